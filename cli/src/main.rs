@@ -1,0 +1,2 @@
+//! rsock: run, watch and measure programs over rsock.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Shared helpers of the tests: running programs plain and preloaded.

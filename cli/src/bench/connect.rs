@@ -9,7 +9,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 
 use super::latency::size;
-use super::measurement::{Figure, Measurement, percentiles};
+use super::measurement::{Figure, Measurement, histogram, percentiles};
 use super::order::{Order, Task};
 use super::peer::Peer;
 use super::throughput::seconds;
@@ -54,7 +54,7 @@ impl Connect {
             let clients: Vec<_> = (0..self.threads)
                 .map(|_| scope.spawn(|| self.connections(peer, end)))
                 .collect();
-            let mut sum = Histogram::new(3)?;
+            let mut sum = histogram()?;
             for client in clients {
                 sum += client.join().map_err(|_| anyhow!("a client panicked"))??;
             }
@@ -86,7 +86,7 @@ impl Connect {
             task: Task::Once,
             size: self.size,
         };
-        let mut histogram = Histogram::new(3)?;
+        let mut histogram = histogram()?;
         let mut answer = vec![0u8; self.size];
         let mut start = Instant::now();
         while start < end {

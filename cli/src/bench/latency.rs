@@ -9,13 +9,10 @@ use hdrhistogram::Histogram;
 
 use super::endpoint::Endpoint;
 use super::lanes::{Carried, WarmUp, Watch};
-use super::measurement::{Figure, Measurement, percentiles};
+use super::measurement::{Figure, Measurement, histogram, percentiles};
 use super::order::{Mode, Order, Task};
 use super::peer::Peer;
 use super::{Common, cpu};
-
-/// Longest round trip that is told apart from longer ones.
-const LONGEST: u64 = 60_000_000_000;
 
 /// Latency without pauses.
 #[derive(Args)]
@@ -165,7 +162,7 @@ fn trips(
         exchange(&mut endpoint, &mut message, &mut answer)?;
     }
     let watch = Watch::begin(vec![fd])?;
-    let mut histogram = Histogram::new_with_bounds(1, LONGEST, 3)?;
+    let mut histogram = histogram()?;
     let cpu = cpu::time(libc::RUSAGE_SELF)?;
     let mut start = Instant::now();
     for _ in 0..count {

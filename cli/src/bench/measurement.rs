@@ -1,5 +1,6 @@
 //! What a benchmark found, for people and for scripts.
 
+use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
@@ -28,6 +29,14 @@ pub struct Measurement {
     pub carried: Option<Carried>,
     /// Why the benchmark failed although it came to its end: lanes were expected, and there were none.
     pub failure: Option<String>,
+}
+
+/// Longest time that is told apart from longer ones: a minute.
+const LONGEST: u64 = 60_000_000_000;
+
+/// An empty histogram of nanoseconds.
+pub fn histogram() -> Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, LONGEST, 3)?)
 }
 
 /// The percentiles of a histogram of nanoseconds, in microseconds.

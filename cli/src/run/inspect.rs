@@ -130,24 +130,30 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
 
 /// Does exec change the rights of the process, so that the dynamic linker runs in secure mode (ld.so(8))?
 fn privileges(program: &Path) -> Vec<Warning> {
-    let mut warnings = Vec::new();
     let Ok(metadata) = program.metadata() else {
-        return warnings;
+        return Vec::new();
     };
-    let mode = metadata.mode();
     // SAFETY: neither takes arguments nor can fail.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
-    if mode & libc::S_ISUID != 0 && metadata.uid() != uid {
+    let owner = (metadata.uid(), metadata.gid());
+    let mut warnings = rights_of_owner(metadata.mode(), owner, (uid, gid));
+    // For root they add nothing, so its mode stays normal (capabilities(7)).
+    if uid != 0 && has_capabilities(program) {
+        warnings.push(Warning::Capabilities);
+    }
+    warnings
+}
+
+/// What the set-uid and set-gid bits of a file of `owner` mean to `caller` (user and group each).
+fn rights_of_owner(mode: u32, owner: (u32, u32), caller: (u32, u32)) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if mode & libc::S_ISUID != 0 && owner.0 != caller.0 {
         warnings.push(Warning::SetUid);
     }
     // Without the group's x bit it means mandatory locking, not set-gid.
     let set_gid = libc::S_ISGID | libc::S_IXGRP;
-    if mode & set_gid == set_gid && metadata.gid() != gid {
+    if mode & set_gid == set_gid && owner.1 != caller.1 {
         warnings.push(Warning::SetGid);
-    }
-    // For root they add nothing, so its mode stays normal (capabilities(7)).
-    if uid != 0 && has_capabilities(program) {
-        warnings.push(Warning::Capabilities);
     }
     warnings
 }
@@ -260,4 +266,97 @@ fn has_go_note<Elf: FileHeader>(
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A little-endian ELF file for x86-64 with these program headers and nothing else.
+    fn elf_file(segments: &[(u32, &[u8])]) -> Vec<u8> {
+        let mut file = Vec::new();
+        file.extend([0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        for half in [elf::ET_EXEC, elf::EM_X86_64] {
+            file.extend(half.to_le_bytes());
+        }
+        file.extend(1u32.to_le_bytes());
+        for word in [0u64, 64, 0] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(0u32.to_le_bytes());
+        for half in [64u16, 56, segments.len() as u16, 64, 0, 0] {
+            file.extend(half.to_le_bytes());
+        }
+        let mut offset = 64 + 56 * segments.len() as u64;
+        for (kind, content) in segments {
+            let length = content.len() as u64;
+            file.extend(kind.to_le_bytes());
+            file.extend(elf::PF_R.to_le_bytes());
+            for word in [offset, 0, 0, length, length, 4] {
+                file.extend(word.to_le_bytes());
+            }
+            offset += length;
+        }
+        for (_, content) in segments {
+            file.extend_from_slice(content);
+        }
+        file
+    }
+
+    fn check(file: &[u8], architecture: Architecture) -> Vec<Warning> {
+        let library = Target {
+            architecture,
+            is_64: true,
+            little_endian: true,
+        };
+        inspect_elf(file, Some(&library))
+    }
+
+    const GLIBC: (u32, &[u8]) = (elf::PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0");
+    const MUSL: (u32, &[u8]) = (elf::PT_INTERP, b"/lib/ld-musl-x86_64.so.1\0");
+    const GO: (u32, &[u8]) = (elf::PT_NOTE, b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd");
+    const GNU: (u32, &[u8]) = (elf::PT_NOTE, b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0abcd");
+
+    #[test]
+    fn each_kind_of_program_gets_its_warning() {
+        use Architecture::{Aarch64, X86_64};
+        let none: &[Warning] = &[];
+        assert_eq!(check(&elf_file(&[GLIBC, GNU]), X86_64), none);
+        assert_eq!(check(&elf_file(&[]), X86_64), [Warning::Static]);
+        assert_eq!(check(&elf_file(&[MUSL]), X86_64), [Warning::Musl]);
+        assert_eq!(check(&elf_file(&[GO]), X86_64), [Warning::Go]);
+        assert_eq!(check(&elf_file(&[GLIBC, GO]), X86_64), [Warning::Go]);
+        let foreign = [Warning::Foreign("x86_64".to_owned())];
+        assert_eq!(check(&elf_file(&[GLIBC]), Aarch64), foreign);
+        assert_eq!(check(b"\x7fELF, or is it?", X86_64), none);
+    }
+
+    #[test]
+    fn only_rights_that_are_not_ours_matter() {
+        let none: &[Warning] = &[];
+        let owner = (1, 2);
+        for (mode, caller, expected) in [
+            (0o755, (1000, 1000), none),
+            (0o4755, (1000, 2), &[Warning::SetUid]),
+            (0o4755, (1, 1000), none),
+            (0o2755, (1, 1000), &[Warning::SetGid]),
+            (0o2745, (1, 1000), none),
+            (0o2755, (1000, 2), none),
+            (0o6755, (1000, 1000), &[Warning::SetUid, Warning::SetGid]),
+        ] {
+            assert_eq!(rights_of_owner(mode, owner, caller), expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_script_is_run_by_its_interpreter() {
+        let interpreter = |line: &str| interpreter(line.as_bytes());
+        assert_eq!(interpreter("/bin/sh\n"), Some("/bin/sh".into()));
+        assert_eq!(interpreter("  /bin/awk -f\nBEGIN"), Some("/bin/awk".into()));
+        let sh = super::super::search(OsStr::new("sh"));
+        assert!(sh.is_some());
+        assert_eq!(interpreter("/usr/bin/env sh\n"), sh);
+        assert_eq!(interpreter("/usr/bin/env -S A=1 sh -e\n"), sh);
+        assert_eq!(interpreter("\n"), None);
+    }
 }

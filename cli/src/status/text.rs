@@ -21,7 +21,7 @@ pub fn host(host: &Host, now: u64) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "\n{} process{plural} of other users could not be examined (permission denied).",
+            "\n{} process{plural} could not be examined (permission denied).",
             host.unreadable
         );
     }

@@ -20,3 +20,10 @@ pub fn set_pid() {
 pub fn is_this() -> bool {
     crate::sys::getpid() == PID.load(Relaxed)
 }
+
+/// The program puts a descriptor of its own (dup2) where one of ours is. The number goes to the program, as it would without
+/// us; what ours was for is given up: a bell or link without its descriptor ends as if the other side had closed it.
+pub fn relocate(fd: i32) {
+    crate::table::clear(fd);
+    crate::log::warn!("the program takes descriptor {fd}, which rsock used");
+}

@@ -125,17 +125,17 @@ impl Poll {
     pub fn step(&mut self) -> Ready {
         let fds = self.program();
         if !fds.iter().any(|p| candidate(p.fd).is_some()) {
-            return if self.sets.is_some() { Ready::Sleep(self.left()) } else { Ready::Kernel };
+            return if self.sets.is_some() { Ready::Sleep(self.remaining()) } else { Ready::Kernel };
         }
         if !fds.iter().any(|p| ours(p.fd).is_some()) {
             self.mixed = false;
-            return Ready::Sleep(self.left());
+            return Ready::Sleep(self.remaining());
         }
         // Ours without a system call, then the others, once, without sleeping.
         if self.ready() > 0 {
             return self.collect();
         }
-        if self.left().is_some_and(|t| sys::nanoseconds(t) == 0) {
+        if self.remaining().is_some_and(|t| sys::nanoseconds(t) == 0) {
             return self.collect();
         }
         let mut checks = 0u32;
@@ -159,7 +159,7 @@ impl Poll {
             return Ready::Kernel;
         }
         self.mixed = true;
-        Ready::Sleep(self.left())
+        Ready::Sleep(self.remaining())
     }
 
     /// What `Sleep` sleeps on.
@@ -179,7 +179,7 @@ impl Poll {
         }
         if self.mixed {
             let answer = self.collect_from_kernel();
-            if answer > 0 || self.left().is_some_and(|t| sys::nanoseconds(t) == 0) {
+            if answer > 0 || self.remaining().is_some_and(|t| sys::nanoseconds(t) == 0) {
                 return self.answer(answer);
             }
             return self.step();
@@ -195,18 +195,18 @@ impl Poll {
             }
             n += c_int::from(p.revents != 0);
         }
-        if n > 0 || !changed || self.left().is_some_and(|t| sys::nanoseconds(t) == 0) {
+        if n > 0 || !changed || self.remaining().is_some_and(|t| sys::nanoseconds(t) == 0) {
             return self.answer(n);
         }
         self.step()
     }
 
     /// How much of the time-out is left, for select(2), which says so.
-    pub fn left_over(&mut self) -> timespec {
-        self.left().unwrap_or(timespec { tv_sec: 0, tv_nsec: 0 })
+    pub fn left(&mut self) -> timespec {
+        self.remaining().unwrap_or(timespec { tv_sec: 0, tv_nsec: 0 })
     }
 
-    fn left(&mut self) -> Option<timespec> {
+    fn remaining(&mut self) -> Option<timespec> {
         let timeout = self.timeout?;
         let span = sys::nanoseconds(timeout);
         if span == 0 {
@@ -344,7 +344,7 @@ impl Poll {
         self.each_stream(background::pin);
         self.mixed = false;
         let soon = sys::span(1_000_000);
-        let left = self.left();
+        let left = self.remaining();
         Ready::Sleep(Some(match left {
             Some(t) if sys::nanoseconds(t) < 1_000_000 => t,
             _ => soon,

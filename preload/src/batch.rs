@@ -11,16 +11,10 @@ use crate::time;
 hook_cancel! {
     unsafe fn recvmmsg(
         fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec
-    ) -> c_int {
-        if !tracked(fd) || messages.is_null() {
-            return real::recvmmsg(fd, messages, count, flags, timeout);
-        }
+    ) -> c_int [tracked(fd) && !messages.is_null()] {
         receive_messages(fd, messages, count, flags, timeout)
     }
-    unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        if !tracked(fd) || messages.is_null() {
-            return real::sendmmsg(fd, messages, count, flags);
-        }
+    unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int [tracked(fd) && !messages.is_null()] {
         transmit_messages(fd, messages, count, flags)
     }
 }
@@ -112,6 +106,6 @@ unsafe fn length(message: &msghdr) -> usize {
     }
     // SAFETY: the program's message says so.
     let spans: &[iovec] =
-        unsafe { core::slice::from_raw_parts(message.msg_iov, message.msg_iovlen as usize) };
+        unsafe { core::slice::from_raw_parts(message.msg_iov, message.msg_iovlen as _) };
     spans.iter().map(|span| span.iov_len).sum()
 }

@@ -8,10 +8,7 @@ use crate::guard::{fail, note, ours};
 use crate::sockets::heal;
 
 hook_cancel! {
-    unsafe fn close(fd: c_int) -> c_int {
-        if !tracked(fd) {
-            return real::close(fd);
-        }
+    unsafe fn close(fd: c_int) -> c_int [tracked(fd)] {
         if ours(|| calls::internal(fd)) == Ok(true) {
             return fail(libc::EBADF);
         }

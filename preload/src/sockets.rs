@@ -8,12 +8,14 @@ use rsock_core::calls::{self, tracked};
 
 use crate::guard::{errno, note};
 use crate::options::answered;
+use crate::stdio::keep_for_stdio;
 
 hook_plain! {
     unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int => my_socket {
         let fd = plain::socket(domain, kind, protocol);
         if fd >= 0 {
             note(|| calls::made_socket(fd, domain, kind, protocol));
+            keep_for_stdio(fd);
         }
         fd
     }
@@ -124,6 +126,7 @@ unsafe fn accepted(
             }
         }
         note(|| calls::accepted(listener, fd, buffer.as_ptr().cast(), full, flags));
+        keep_for_stdio(fd);
     }
     fd
 }

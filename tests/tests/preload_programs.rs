@@ -107,6 +107,11 @@ fn asynchronous_io_works_on_a_stream() {
 }
 
 #[test]
+fn a_stream_may_go_to_another_process() {
+    program("passing", &[]);
+}
+
+#[test]
 fn calls_by_number_find_the_stream() {
     program("number", &[]);
 }

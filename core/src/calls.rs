@@ -50,6 +50,18 @@ pub fn tracked(fd: c_int) -> bool {
     false
 }
 
+/// No tracked descriptor of the program's (internal ones aside) is above this: where select stops looking.
+#[inline(always)]
+pub fn highest() -> c_int {
+    -1
+}
+/// Our code panicked in a call on `fd` (-1: on none). True: no byte of its stream was ever on a lane, so the kernel can do
+/// that call; false: the stream is broken, and the call says ECONNRESET.
+pub fn after_panic(fd: c_int) -> bool {
+    let _ = fd;
+    true
+}
+
 /// recv, recvfrom, recvmsg, read, readv and kin.
 pub struct Receive {
     _private: (),

@@ -3,6 +3,7 @@
 mod agents;
 pub mod library;
 mod play;
+pub mod random;
 pub mod variant;
 
 pub use play::{Failure, Transcript, play};
@@ -87,6 +88,15 @@ pub fn differences(script: &str) -> Vec<String> {
             )
         }
     };
+    if let Some(at) = oracle
+        .iter()
+        .position(|(_, answer)| answer.contains("gave up waiting"))
+    {
+        panic!(
+            "the script waits for what never comes on kernel TCP:\n{}",
+            excerpt(&oracle, at + 1)
+        );
+    }
     let others = variants[1..].iter().zip(results);
     others
         .filter_map(|(each, seen)| {

@@ -5,6 +5,7 @@ use super::open::address;
 use super::{Args, Done, End, Reply, bytes, number};
 use libc::{c_int, pollfd, sockaddr_storage, socklen_t};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// All of `bytes`, through short counts.
 fn put(fd: c_int, bytes: &[u8]) -> Result<(), String> {
@@ -283,21 +284,32 @@ fn multiplex(end: &End, args: &Args) -> Result<Reply, String> {
     Ok(Reply::text(format!("= {count} good")))
 }
 
-/// `grown MEGABYTES`: whether the resident set has grown by more than that since the last time it was asked.
-fn grown(args: &Args) -> Result<Reply, String> {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static LAST: AtomicU64 = AtomicU64::new(u64::MAX / 2);
-    let status =
-        std::fs::read_to_string("/proc/self/statm").map_err(|problem| problem.to_string())?;
-    let pages: u64 = number(status.split_whitespace().nth(1).unwrap_or_default())?;
-    let before = LAST.swap(pages, Ordering::Relaxed);
-    let allowed = args.number::<u64>(0)? * 256;
-    let text = if pages > before + allowed {
-        format!("= grown by {} pages", pages - before)
+/// Remembers `now` and answers whether it is more than `allowed` above what it was the last time.
+fn grown(last: &AtomicU64, now: u64, allowed: u64) -> Reply {
+    let before = last.swap(now, Ordering::Relaxed);
+    let growth = now.saturating_sub(before);
+    Reply::text(if growth > allowed {
+        format!("= grown by {growth}")
     } else {
         "= flat".to_owned()
-    };
-    Ok(Reply::text(text).with("pages", pages))
+    })
+    .with("now", now)
+}
+
+/// `grown PAGES DESCRIPTORS`: the resident set and the number of all descriptors, compared with the last time.
+fn resources(args: &Args) -> Result<Reply, String> {
+    static PAGES: AtomicU64 = AtomicU64::new(u64::MAX);
+    static DESCRIPTORS: AtomicU64 = AtomicU64::new(u64::MAX);
+    let status =
+        std::fs::read_to_string("/proc/self/statm").map_err(|problem| problem.to_string())?;
+    let pages = number(status.split_whitespace().nth(1).unwrap_or_default())?;
+    let open = std::fs::read_dir("/proc/self/fd")
+        .map_err(|problem| problem.to_string())?
+        .count() as u64;
+    let memory = grown(&PAGES, pages, args.number(0)?);
+    let descriptors = grown(&DESCRIPTORS, open, args.number(1)?);
+    let text = format!("memory {} descriptors {}", memory.text, descriptors.text);
+    Ok(Reply::text(text).with("pages", pages).with("open", open))
 }
 
 /// The operations of this module.
@@ -307,7 +319,7 @@ pub fn perform(end: &Arc<End>, operation: &str, args: &Args) -> Done {
         "serve" => serve(end, args)?,
         "crowd" => crowd(args)?,
         "multiplex" => multiplex(end, args)?,
-        "grown" => grown(args)?,
+        "grown" => resources(args)?,
         _ => return Ok(None),
     }))
 }

@@ -42,7 +42,7 @@ impl Stage {
         };
         let mut agents = Vec::new();
         for (ends, preloaded) in casts {
-            let agent = Agent::start(&ends, preloaded)?;
+            let agent = Agent::start(&ends, preloaded, variant.at_once)?;
             agents.push((ends, agent));
         }
         Ok(Self {

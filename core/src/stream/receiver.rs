@@ -457,27 +457,28 @@ impl Receiver {
                 self.received = claimed;
                 Ok(claimed - self.x)
             }
-            RecvState::Raw | RecvState::HopSeen | RecvState::TokenIn => Ok(0),
-            _ => Ok(self.received - self.x),
+            _ => Ok(self.lane_ready()),
+        }
+    }
+
+    /// Bytes that the lane is known to hold for the program, without a new look at the peer's cursor.
+    pub fn lane_ready(&self) -> u64 {
+        match self.state {
+            RecvState::Raw | RecvState::HopSeen | RecvState::TokenIn => 0,
+            _ => self.received - self.x,
         }
     }
 
     /// The program got `n` bytes from the lane. The new [`Receiver::position`] is what the consumed cursor may say.
     pub fn delivered(&mut self, n: u64) {
-        let there = match self.state {
-            RecvState::Raw | RecvState::HopSeen | RecvState::TokenIn => 0,
-            _ => self.received - self.x,
-        };
+        let there = self.lane_ready();
         debug_assert!(n <= there, "{n} bytes delivered of {there}");
         self.x = self.x + n.min(there);
         self.leave_skip();
     }
 
     fn ring_undelivered(&self) -> bool {
-        match self.state {
-            RecvState::Raw | RecvState::HopSeen | RecvState::TokenIn => false,
-            _ => self.received > self.x || matches!(self.end, End::Draining { .. }),
-        }
+        self.lane_ready() > 0 || matches!(self.end, End::Draining { .. })
     }
 
     /// FIN{m}: the direction ends at `m`. A hint that lets the program see the end at lane speed. An error freezes the lane.

@@ -301,14 +301,23 @@ impl Sender {
         self.state == SendState::Lane && self.consumed == self.pos
     }
 
-    /// The program ends the direction while the lane carries it: where it ends, for a FIN message. Nothing more is accepted.
-    /// [`Sender::resume`] with `fin` has to follow: when [`Sender::drained`], after a moment, or at once.
-    pub fn lane_fin(&mut self) -> Option<Position> {
-        if self.state != SendState::Lane || self.fin != Fin::No {
+    /// The program ends the direction (`shutdown(SHUT_WR)`): nothing more is accepted, whatever carries it.
+    ///
+    /// `Some`: it ends there on the lane, for a FIN message; [`Sender::resume`] with `fin` has to follow, when
+    /// [`Sender::drained`], after a moment, or at once. `None`: [`Sender::owes_fin`] tells when the kernel's FIN is due. Only a
+    /// token on its way makes this give the lane up, so [`Sender::lane_open`] may be false afterwards.
+    pub fn shutdown(&mut self) -> Option<Position> {
+        if self.fin != Fin::No {
             return None;
         }
         self.fin = Fin::Wanted;
-        Some(self.pos)
+        match self.state {
+            SendState::Lane => return Some(self.pos),
+            SendState::HopSent => self.abandon_hop(),
+            SendState::TokenOut => self.resume(true),
+            SendState::Tcp | SendState::Resuming | SendState::Dead => {}
+        }
+        None
     }
 
     /// Gives the lane up and goes back to TCP, for whatever reason: LOST, CLOSE, the peer's RESUME, a planned return, the

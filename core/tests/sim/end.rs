@@ -45,6 +45,9 @@ pub struct End {
     pub send_failed: bool,
     /// Bytes that a broken driver took too early.
     pub early: Vec<u8>,
+    /// For the record: bytes the program got from the lane, reads from which control bytes were stripped.
+    pub lane_bytes: u64,
+    pub strips: u64,
     /// The consumed position that the peer was told last.
     told: Option<Position>,
     /// Something happened since this was last cleared.
@@ -72,6 +75,8 @@ impl End {
             reset: false,
             send_failed: false,
             early: Vec::new(),
+            lane_bytes: 0,
+            strips: 0,
             told: None,
             progress: false,
         }

@@ -72,4 +72,146 @@ fn nothing_is_lost_doubled_or_left_waiting_whatever_fails() {
         }
     }
     println!("{all:?}");
+    if count >= 10_000 {
+        // The runs have to go everywhere, or they show nothing.
+        let Seen {
+            lane_bytes,
+            hops,
+            returns,
+            skips,
+            kills,
+            losses,
+            resets,
+            clean_ends,
+            strips,
+            ..
+        } = all;
+        let least = [
+            lane_bytes, hops, returns, skips, kills, losses, resets, clean_ends, strips,
+        ];
+        assert!(
+            least.iter().all(|n| *n > count / 100),
+            "too little happens: {all:?}"
+        );
+    }
+}
+
+/// How many runs a broken driver may get through unnoticed.
+const PATIENCE: u64 = 50_000;
+
+thread_local! {
+    /// Panics of the engine are expected here and not worth a message.
+    static EXPECTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// The simulator has to notice what is wrong with this driver, by one of these symptoms.
+fn caught(fault: Fault, symptoms: &[&str]) {
+    static QUIET: std::sync::Once = std::sync::Once::new();
+    QUIET.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !EXPECTED.get() {
+                usual(info);
+            }
+        }));
+    });
+    let mut others = std::collections::BTreeMap::new();
+    EXPECTED.set(true);
+    let found = (1..PATIENCE).find_map(|seed| {
+        let why = run(seed, fault).err()?;
+        if symptoms.iter().any(|symptom| why.contains(symptom)) {
+            return Some((seed, why));
+        }
+        others
+            .entry(why.chars().take(60).collect::<String>())
+            .or_insert(seed);
+        None
+    });
+    EXPECTED.set(false);
+    let (seed, why) =
+        found.unwrap_or_else(|| panic!("{fault:?} goes unnoticed, but for {others:?}"));
+    println!("{fault:?} is noticed in run {seed}: {why}");
+}
+
+const SHORT: &str = "a clean end at";
+const WRONG: &str = "delivers";
+const STALL: &str = "waits for ever";
+const ERROR: &str = "a reset that TCP would not have had";
+
+#[test]
+fn bytes_taken_before_the_token_is_out_are_noticed() {
+    caught(Fault::AcceptBeforeToken, &[SHORT]);
+}
+
+#[test]
+fn bytes_taken_while_resuming_are_noticed() {
+    caught(Fault::AcceptWhileResuming, &[SHORT]);
+}
+
+#[test]
+fn a_late_consumed_that_trims_the_ring_is_noticed() {
+    caught(Fault::LateConsumedTrims, &[WRONG]);
+}
+
+#[test]
+fn an_end_before_the_resumed_position_taken_for_clean_is_noticed() {
+    caught(Fault::NoFloor, &[SHORT]);
+}
+
+#[test]
+fn an_acknowledgement_after_close_is_noticed() {
+    caught(Fault::AckAfterClose, &[STALL]);
+}
+
+#[test]
+fn a_dead_peers_ring_that_nobody_looks_at_is_noticed() {
+    caught(Fault::ForgetsRing, &[ERROR]);
+}
+
+#[test]
+fn a_dead_peers_cursor_that_is_stale_is_noticed() {
+    caught(Fault::StalePublished, &[SHORT]);
+}
+
+#[test]
+fn a_resume_that_closes_one_half_only_is_noticed() {
+    caught(Fault::NoPropagation, &["the halves disagree"]);
+}
+
+#[test]
+fn control_bytes_that_wait_for_the_program_are_noticed() {
+    caught(Fault::NoBackgroundFlush, &[STALL]);
+}
+
+#[test]
+fn a_guard_that_has_nothing_to_do_with_the_data_is_noticed() {
+    caught(Fault::AnyGuard, &[STALL]);
+}
+
+#[test]
+fn other_data_after_an_unsettled_hop_is_noticed() {
+    caught(
+        Fault::OtherByteAfterAbandon,
+        &["a token of an honest peer is wrong"],
+    );
+}
+
+#[test]
+fn a_consumed_cursor_ahead_of_delivery_is_noticed() {
+    caught(Fault::EarlyConsumed, &[WRONG]);
+}
+
+#[test]
+fn bytes_that_are_not_skipped_are_noticed() {
+    caught(Fault::NoSkip, &[WRONG]);
+}
+
+#[test]
+fn a_loss_that_nobody_notices_is_noticed() {
+    caught(Fault::NeverNoticesLoss, &[STALL]);
+}
+
+#[test]
+fn a_token_in_the_programs_buffer_is_noticed() {
+    caught(Fault::NoStrip, &[WRONG]);
 }

@@ -263,9 +263,6 @@ impl Net {
         self.killed[e] = true;
         self.lose_link();
         self.queues[1 - e].clear();
-        if !self.memory {
-            self.error_allowed[e] = true;
-        }
         if !self.pipes[1 - e].bytes.is_empty() {
             self.reset_by(e);
         } else {

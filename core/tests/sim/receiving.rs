@@ -61,6 +61,7 @@ impl End {
         let bytes: Vec<u8> = (x..x + n).map(|p| ring.at_receiver[ring.slot(p)]).collect();
         self.check(net, x, &bytes)?;
         self.recv.delivered(n);
+        self.lane_bytes += n;
         self.progress = true;
         if net.rng.permille(500) {
             self.tell_consumed(net);
@@ -152,6 +153,7 @@ impl End {
                 if bytes[stripped.data..].iter().any(|byte| *byte != 0) {
                     return Err("control bytes are left in the program's buffer".into());
                 }
+                self.strips += u64::from(stripped.data < bytes.len());
                 let seen = stripped.seen.map_err(|v| v.to_string())?;
                 self.saw(net, seen)?;
             }
@@ -206,7 +208,8 @@ impl End {
         if !self.recv.lane_open() {
             self.close_lane(net, true);
         }
-        if fault == Fault::NoFloor && outcome == EofOutcome::Reset && before == RecvState::Raw {
+        let cut = outcome == EofOutcome::Reset && before == RecvState::Raw && !unread;
+        if fault == Fault::NoFloor && cut {
             return self.clean_end(net);
         }
         Ok(())

@@ -27,7 +27,6 @@ impl End {
         }
         let mut data = self.some_data(net);
         self.flush(net);
-        self.take_early(net);
         match self.send.state() {
             SendState::Tcp if self.send.may_write_tcp() => {
                 if self.early.is_empty() && net.rng.permille(hop_permille) && self.ask(net, &data) {
@@ -199,7 +198,8 @@ impl End {
                 Err(()) => return self.send_error(net),
             }
         }
-        if self.send.owes_fin() && self.early.is_empty() {
+        self.take_early(net);
+        if self.send.owes_fin() {
             let e = self.e;
             net.note(|| format!("end {e}: FIN"));
             self.progress = true;
@@ -226,7 +226,7 @@ impl End {
 
     /// shutdown(SHUT_WR).
     pub fn shutdown(&mut self, net: &mut Net) {
-        if self.ended || self.finished || !self.waiting.is_empty() {
+        if self.ended || self.finished || !self.waiting.is_empty() || !self.early.is_empty() {
             return;
         }
         let e = self.e;
@@ -253,7 +253,7 @@ impl End {
 
     /// close().
     pub fn close(&mut self, net: &mut Net) -> Check {
-        if self.closed || self.finished || !self.waiting.is_empty() {
+        if self.closed || self.finished || !self.waiting.is_empty() || !self.early.is_empty() {
             return Ok(());
         }
         let e = self.e;

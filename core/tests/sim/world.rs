@@ -75,6 +75,8 @@ pub struct Seen {
     pub lanes: u64,
     pub returns: u64,
     pub skips: u64,
+    /// Readers that came back from the kernel with control bytes.
+    pub strips: u64,
 }
 
 pub struct World {
@@ -113,6 +115,8 @@ impl World {
         for end in &self.ends {
             self.seen.clean_ends += u64::from(end.eof);
             self.seen.resets += u64::from(end.reset);
+            self.seen.lane_bytes += end.lane_bytes;
+            self.seen.strips += end.strips;
         }
         Ok(())
     }
@@ -177,7 +181,13 @@ impl World {
             || self.ends[e].recv.state() == RecvState::Lane;
         let worth = hopped || net.rng.permille(100);
         if net.rng.of_100_000(5 * w.plan) && !dead && worth {
-            self.ends[e].close_lane(net, true);
+            // A RESUME says as much as a CLOSE.
+            let silent = matches!(
+                self.ends[e].send.state(),
+                SendState::TokenOut | SendState::Lane
+            );
+            let say = !silent || net.rng.permille(500);
+            self.ends[e].close_lane(net, say);
         }
         if net.rng.of_100_000(5 * w.receiver_close)
             && worth
@@ -206,6 +216,9 @@ impl World {
             let send = &self.ends[e].send;
             net.lost_byte[e] =
                 u64::from(send.state() == SendState::Tcp && !send.control().is_empty());
+            // Verbs: what is in a dead process's ring is gone, and only that.
+            let in_ring = matches!(send.state(), SendState::Lane | SendState::Resuming);
+            net.error_allowed[e] |= in_ring && !net.memory;
             net.kill(e);
             self.ends[e].finished = true;
         }
@@ -347,5 +360,6 @@ impl Seen {
         self.lanes += other.lanes;
         self.returns += other.returns;
         self.skips += other.skips;
+        self.strips += other.strips;
     }
 }

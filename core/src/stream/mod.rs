@@ -21,6 +21,8 @@
 //! - a lane id is never used twice between two processes, and messages for another lane than the current one are dropped.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod holes;
 mod hop;
 mod lane;
 mod message;

@@ -159,10 +159,8 @@ impl End {
     }
 
     fn say_close(&mut self, net: &mut Net, lane: LaneId) {
-        if let Some(earlier) = self.close.replace(lane) {
-            if !self.lost {
-                net.send(self.e, Message::Close { lane: earlier });
-            }
+        if let (Some(earlier), false) = (self.close.replace(lane), self.lost) {
+            net.send(self.e, Message::Close { lane: earlier });
         }
         self.progress = true;
     }
@@ -254,10 +252,9 @@ impl End {
             Message::OpenAck {
                 lane, ring, token, ..
             } => {
-                if let Some((_, own)) = self.opening.take_if(|(opening, _)| *opening == lane) {
-                    if !self.adopt(lane, own, token, ring) {
-                        self.say_close(net, lane);
-                    }
+                let ours = self.opening.take_if(|(opening, _)| *opening == lane);
+                if ours.is_some_and(|(_, own)| !self.adopt(lane, own, token, ring)) {
+                    self.say_close(net, lane);
                 }
                 return Ok(());
             }

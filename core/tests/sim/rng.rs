@@ -21,7 +21,7 @@ impl Rng {
         if n == 0 {
             0
         } else {
-            (u128::from(self.next()) * u128::from(n) >> 64) as u64
+            ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
         }
     }
 

@@ -169,6 +169,17 @@ impl Receiver {
         self.state == RecvState::Raw && self.x >= self.floor && self.pushback().is_empty()
     }
 
+    /// May the sender still put control bytes into TCP? While it may, the kernel socket must stay open and be read: bytes that
+    /// arrive at a closed socket, or lie unread in one that is closed, make the kernel reset the connection, and what the
+    /// program sent last is lost. After close(), freeze the lane and keep reading control until this is false.
+    pub fn awaits_control(&self) -> bool {
+        match self.state {
+            RecvState::Raw => self.lane_open(),
+            RecvState::HopSeen | RecvState::TokenIn | RecvState::Lane | RecvState::Skip => true,
+            RecvState::Eof | RecvState::Dead => false,
+        }
+    }
+
     /// May the ring's memory still be needed for delivery, by us or by the rest of a peer that dies now?
     pub fn needs_ring(&self) -> bool {
         match self.state {

@@ -10,11 +10,10 @@
 //! ```
 //! Nothing is accepted in `TokenOut` and `Resuming`: a SIGKILL there must not turn accepted bytes into a clean end.
 
-use core::fmt;
 use core::ops::Range;
 
 use super::record::ControlOut;
-use super::{Hop, LaneId, Position, Token, Violation};
+use super::{Hop, LaneId, OpenError, Position, Token, Violation};
 
 /// Where the program's next byte goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,26 +31,6 @@ pub enum SendState {
     /// Nowhere: the connection was reset.
     Dead,
 }
-
-/// Why a lane cannot be opened for this direction now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenError {
-    /// The direction is not plain TCP, or still owes it something.
-    Busy,
-    /// A ring has at least one byte, and a power of two of them.
-    Ring(u64),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Busy => f.write_str("the direction is not back on TCP yet"),
-            OpenError::Ring(bytes) => write!(f, "a ring of {bytes} bytes is no power of two"),
-        }
-    }
-}
-
-impl core::error::Error for OpenError {}
 
 /// The lane a direction has or had last.
 #[derive(Clone, Copy, Debug)]

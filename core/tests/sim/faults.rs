@@ -32,6 +32,8 @@ pub enum Fault {
     NoSkip,
     /// A lost link is not noticed by an end that waits for nothing (H5).
     NeverNoticesLoss,
+    /// Closes the kernel socket while the peer may still send a token or a RESUME (H40).
+    ClosesEarly,
     /// A reader that was in the kernel during the hop hands its buffer to the program as it is (H11).
     NoStrip,
 }

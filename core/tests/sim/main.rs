@@ -215,3 +215,8 @@ fn a_loss_that_nobody_notices_is_noticed() {
 fn a_token_in_the_programs_buffer_is_noticed() {
     caught(Fault::NoStrip, &[WRONG]);
 }
+
+#[test]
+fn a_socket_closed_before_the_last_control_came_is_noticed() {
+    caught(Fault::ClosesEarly, &["for the sake of control bytes"]);
+}

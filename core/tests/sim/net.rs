@@ -87,6 +87,8 @@ pub struct Net {
     pub lost_byte: [u64; 2],
     /// Has the program ended the direction?
     pub ended: [bool; 2],
+    /// Control bytes met a closed socket, whose kernel resets the connection for them.
+    pub control_to_closed: bool,
     /// Nothing new happens from outside any more, and a kernel that has room takes something.
     pub quiet: bool,
     pub trace: Option<Vec<String>>,
@@ -115,6 +117,7 @@ impl Net {
             ended: [false; 2],
             lost_byte: [0; 2],
             quiet: false,
+            control_to_closed: false,
             trace: trace.then(Vec::new),
         }
     }

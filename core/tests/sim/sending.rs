@@ -170,6 +170,11 @@ impl End {
             return;
         }
         if !self.send.control().is_empty() {
+            let pipe = &net.pipes[self.e];
+            let data = self.send.state() == SendState::Tcp;
+            if pipe.gone && !data && !pipe.rst && !net.killed[self.d()] {
+                net.control_to_closed = true;
+            }
             match net.write(self.e, self.send.control()) {
                 Ok(n) => {
                     self.progress |= n > 0;
@@ -206,7 +211,8 @@ impl End {
             self.send.fin_done();
             net.pipes[e].fin |= !net.pipes[e].rst;
         }
-        if self.closed && self.send.on_tcp() {
+        let early = net.fault == Fault::ClosesEarly;
+        if self.closed && self.send.on_tcp() && (early || !self.recv.awaits_control()) {
             self.kernel_close(net);
         }
     }
@@ -217,7 +223,9 @@ impl End {
         net.note(|| format!("end {e}: the kernel socket is closed"));
         self.progress = true;
         self.finished = true;
-        if net.pipes[d].bytes.is_empty() {
+        let unread = !net.pipes[d].bytes.is_empty();
+        net.control_to_closed |= unread && self.recv.awaits_control();
+        if !unread {
             net.pipes[d].gone = true;
         } else {
             net.reset_by(e);

@@ -301,6 +301,9 @@ impl World {
 
     /// All is quiet: is everything where it belongs?
     fn verdict(&self) -> Check {
+        if self.net.control_to_closed {
+            return Err("a connection is reset for the sake of control bytes".into());
+        }
         for (e, end) in self.ends.iter().enumerate() {
             if end.finished {
                 continue;

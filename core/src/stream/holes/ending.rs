@@ -170,3 +170,28 @@ fn h34_a_dead_peers_cursor_that_does_not_fit_is_a_reset() {
     r.delivered(2);
     assert!(r.take_reset() && !r.at_eof());
 }
+
+#[test]
+fn h40_a_socket_is_not_closed_while_control_may_come() {
+    let mut pair = Pair::opened(10);
+    assert!(pair.r.awaits_control(), "the peer may hop any time");
+    let hop = pair.ask(b'x');
+    pair.agree(hop);
+    pair.r.freeze();
+    assert!(pair.r.awaits_control(), "a token may be under way");
+    pair.s.resume(true);
+    let bytes = pair.control();
+    assert_eq!(
+        pair.r.tcp_control(&bytes[..TOKEN_LEN]),
+        Ok(ControlSeen::Hopped)
+    );
+    assert!(pair.r.awaits_control(), "its RESUME will come");
+    assert_eq!(
+        pair.r.tcp_control(&bytes[TOKEN_LEN..]),
+        Ok(ControlSeen::Resumed)
+    );
+    assert!(!pair.r.awaits_control());
+    let mut never = Pair::opened(10).r;
+    never.freeze();
+    assert!(!never.awaits_control());
+}

@@ -7,6 +7,9 @@ use crate::faults::Fault;
 use crate::net::Net;
 use crate::rng::Rng;
 
+/// One step in so many brings something from outside, or a decision of a program.
+const OUTSIDE: u64 = 8;
+
 /// How a run is drawn: probabilities are in a thousand for each step, those of what comes
 /// from outside in a hundred thousand.
 #[derive(Clone, Copy)]
@@ -18,6 +21,7 @@ struct Weather {
     plan: u64,
     receiver_close: u64,
     loss: u64,
+    noticing: u64,
     reconnect: u64,
     kill: u64,
     rst: u64,
@@ -36,18 +40,19 @@ impl Weather {
     fn draw(rng: &mut Rng) -> Self {
         let steps = rng.one_of(&[500, 2500, 6000]);
         let rare = |rng: &mut Rng, of_1000: u64, most: u64| match rng.permille(of_1000) {
-            true => rng.within(1, most) * 100_000 / steps,
+            true => rng.within(1, most) * OUTSIDE * 100_000 / steps,
             false => 0,
         };
         Weather {
             steps,
             ring: rng.one_of(&[1, 2, 4, 8, 16, 64]),
             hop: rng.one_of(&[100, 500, 1000]),
-            open: rng.one_of(&[20, 300, 1000]),
+            open: rng.one_of(&[100, 1000]),
             plan: rare(rng, 600, 6),
             receiver_close: rare(rng, 600, 6),
             loss: rare(rng, 400, 3),
-            reconnect: rng.one_of(&[20, 300]),
+            noticing: rng.one_of(&[50, 400]),
+            reconnect: rng.one_of(&[100, 1000]),
             kill: rare(rng, 250, 1),
             rst: rare(rng, 100, 1),
             shutdown: rare(rng, 150, 1),
@@ -106,7 +111,10 @@ impl World {
 
     /// The whole run; an error says what broke.
     pub fn run(&mut self) -> Check {
-        for _ in 0..self.weather.steps {
+        for step in 0..self.weather.steps {
+            if step % OUTSIDE == 0 {
+                self.outside()?;
+            }
             self.step()?;
         }
         self.settle()?;
@@ -123,7 +131,6 @@ impl World {
 
     fn step(&mut self) -> Check {
         let e = self.net.rng.below(2) as usize;
-        self.outside()?;
         let w = self.weather;
         let (net, end) = (&mut self.net, &mut self.ends[e]);
         if net.killed[e] {
@@ -202,7 +209,7 @@ impl World {
             self.seen.losses += 1;
             net.lose_link();
         }
-        if net.rng.permille(50) && !dead {
+        if net.rng.permille(w.noticing) && !dead {
             self.ends[e].notice_loss(net);
         }
         let noticed = self.ends[0].lost && self.ends[1].lost && net.killed == [false; 2];

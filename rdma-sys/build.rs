@@ -65,7 +65,6 @@ fn generate() {
         .allowlist_function(FUNCTIONS.join("|"))
         .allowlist_type("ibv_(wc|qp|port|event|node|transport)_(opcode|status|flags|type|state)|ibv_wr_opcode|ibv_mtu|ibv_port_attr")
         .allowlist_type("ibv_(send|access)_flags|rdma_cm_event_type|rdma_port_space")
-        .allowlist_var("IBV_LINK_LAYER_.*|RDMA_OPTION_.*|RDMA_MAX_.*")
         .blocklist_type("sockaddr|sockaddr_in|sockaddr_in6|sockaddr_storage|in_addr.*|in6_addr.*|pthread_.*|__pthread_.*|__atomic_wide_counter.*|timespec")
         .raw_line("use libc::{pthread_cond_t, pthread_mutex_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};")
         .default_enum_style(bindgen::EnumVariation::ModuleConsts)

@@ -288,14 +288,6 @@ pub mod ibv_port_state {
     pub const IBV_PORT_ACTIVE: Type = 4;
     pub const IBV_PORT_ACTIVE_DEFER: Type = 5;
 }
-pub mod _bindgen_ty_13 {
-    #[allow(unused_imports)]
-    use super::*;
-    pub type Type = ::core::ffi::c_uint;
-    pub const IBV_LINK_LAYER_UNSPECIFIED: Type = 0;
-    pub const IBV_LINK_LAYER_INFINIBAND: Type = 1;
-    pub const IBV_LINK_LAYER_ETHERNET: Type = 2;
-}
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_port_attr {
@@ -2152,13 +2144,6 @@ impl Default for rdma_cm_id {
         }
     }
 }
-pub mod _bindgen_ty_24 {
-    #[allow(unused_imports)]
-    use super::*;
-    pub type Type = ::core::ffi::c_uint;
-    pub const RDMA_MAX_RESP_RES: Type = 255;
-    pub const RDMA_MAX_INIT_DEPTH: Type = 255;
-}
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct rdma_conn_param {
@@ -2294,28 +2279,6 @@ impl Default for rdma_cm_event {
             s.assume_init()
         }
     }
-}
-pub mod _bindgen_ty_25 {
-    #[allow(unused_imports)]
-    use super::*;
-    pub type Type = ::core::ffi::c_uint;
-    pub const RDMA_OPTION_ID: Type = 0;
-    pub const RDMA_OPTION_IB: Type = 1;
-}
-pub mod _bindgen_ty_26 {
-    #[allow(unused_imports)]
-    use super::*;
-    pub type Type = ::core::ffi::c_uint;
-    pub const RDMA_OPTION_ID_TOS: Type = 0;
-    pub const RDMA_OPTION_ID_REUSEADDR: Type = 1;
-    pub const RDMA_OPTION_ID_AFONLY: Type = 2;
-    pub const RDMA_OPTION_ID_ACK_TIMEOUT: Type = 3;
-}
-pub mod _bindgen_ty_27 {
-    #[allow(unused_imports)]
-    use super::*;
-    pub type Type = ::core::ffi::c_uint;
-    pub const RDMA_OPTION_IB_PATH: Type = 1;
 }
 pub struct RdmaCore {
     __library: ::libloading::Library,

@@ -1,7 +1,17 @@
-//! The inline functions of `<infiniband/verbs.h>` and `<rdma/rdma_cma.h>` that rsock uses, word for word in Rust.
+//! What `<infiniband/verbs.h>` and `<rdma/rdma_cma.h>` define inline or without a name of its own: functions, word for word in
+//! Rust, and constants.
 
 use crate::bindings::{ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_wc, rdma_cm_id};
 use core::ffi::c_int;
+
+/// The level of the options below.
+pub const RDMA_OPTION_ID: c_int = 0;
+/// Option of an identifier, an int: as IPV6_V6ONLY.
+pub const RDMA_OPTION_ID_AFONLY: c_int = 2;
+/// Option of an identifier, a byte n: 4.096 µs · 2^n until a packet counts as unanswered.
+pub const RDMA_OPTION_ID_ACK_TIMEOUT: c_int = 3;
+/// `ibv_port_attr::link_layer` of InfiniBand.
+pub const IBV_LINK_LAYER_INFINIBAND: u8 = 1;
 
 /// Takes up to `count` completions out of a completion queue; their number, or negative on failure.
 ///

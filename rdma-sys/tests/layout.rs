@@ -2,6 +2,7 @@
 
 use core::mem::offset_of;
 use rsock_rdma_sys::bindings::*;
+use rsock_rdma_sys::inline;
 use std::process::Command;
 
 /// Pairs of a C expression and what Rust says about the same thing.
@@ -33,7 +34,8 @@ const TABLE: &[(&str, u64)] = table! {
     constant IBV_WR_RDMA_WRITE = ibv_wr_opcode; constant IBV_WR_RDMA_WRITE_WITH_IMM = ibv_wr_opcode; constant IBV_WR_SEND = ibv_wr_opcode;
     constant IBV_WC_RECV = ibv_wc_opcode; constant IBV_WC_RECV_RDMA_WITH_IMM = ibv_wc_opcode; constant IBV_WC_WITH_IMM = ibv_wc_flags;
     constant IBV_WC_WR_FLUSH_ERR = ibv_wc_status; constant IBV_QPT_RC = ibv_qp_type; constant IBV_TRANSPORT_IWARP = ibv_transport_type;
-    constant RDMA_PS_TCP = rdma_port_space; constant RDMA_CM_EVENT_ESTABLISHED = rdma_cm_event_type; constant RDMA_CM_EVENT_DEVICE_REMOVAL = rdma_cm_event_type;
+    constant RDMA_OPTION_ID = inline; constant RDMA_OPTION_ID_AFONLY = inline; constant RDMA_OPTION_ID_ACK_TIMEOUT = inline;
+    constant IBV_LINK_LAYER_INFINIBAND = inline; constant RDMA_PS_TCP = rdma_port_space; constant RDMA_CM_EVENT_ESTABLISHED = rdma_cm_event_type; constant RDMA_CM_EVENT_DEVICE_REMOVAL = rdma_cm_event_type;
 };
 
 /// Needs a C compiler and the headers of librdmacm-dev; where they are missing the layout is covered by the assertions in

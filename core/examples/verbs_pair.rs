@@ -4,7 +4,7 @@
 //! from PORT to PORT + 1 first, as one of several processes behind a listener would. Exit code 0: all arrived; 3: the link was lost.
 //! The tests of the fabric run this on RoCE and iWARP, also while devices disappear.
 
-use rsock_core::verbs as v;
+use rsock_core::link::verbs as v;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;

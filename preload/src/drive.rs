@@ -1,0 +1,171 @@
+//! Runs the operations of rsock-core: asks for the next step inside of [`ours`], and does what it says outside, where
+//! signals and `pthread_cancel` find the thread in a plain libc call with nothing of ours held.
+
+use libc::{c_int, ssize_t, timespec};
+use rsock_core::calls::{
+    self, BeforeExec, Close, Next, Pin, Receive, SendFile, Splice, Transmit, Wait,
+};
+use syscalls::{Sysno, syscall};
+
+use crate::guard::{Refused, errno, ours, set_errno};
+use crate::readiness;
+
+/// An operation of rsock-core that may need several steps.
+pub trait Operation {
+    /// What the exported function returns.
+    type Answer: Answer;
+    /// What to do now.
+    fn step(&mut self) -> Next<Self::Answer>;
+    /// The sleep that `step` asked for is over.
+    fn woke(&mut self, result: c_int, errno: c_int);
+}
+
+macro_rules! operation {
+    ($( $name:ty => $answer:ty; )*) => { $(
+        impl Operation for $name {
+            type Answer = $answer;
+            fn step(&mut self) -> Next<$answer> {
+                <$name>::step(self)
+            }
+            fn woke(&mut self, result: c_int, errno: c_int) {
+                <$name>::woke(self, result, errno)
+            }
+        }
+    )* };
+}
+
+operation! {
+    Receive => ssize_t;
+    Transmit => ssize_t;
+    SendFile => ssize_t;
+    Splice => ssize_t;
+    Close => c_int;
+    Pin => c_int;
+    BeforeExec => c_int;
+}
+
+/// A return type of libc: -1 is failure.
+pub trait Answer: Copy {
+    /// -1.
+    const FAILURE: Self;
+    /// As a byte count.
+    fn count(self) -> ssize_t;
+}
+impl Answer for ssize_t {
+    const FAILURE: Self = -1;
+    fn count(self) -> ssize_t {
+        self
+    }
+}
+impl Answer for c_int {
+    const FAILURE: Self = -1;
+    fn count(self) -> ssize_t {
+        self as ssize_t
+    }
+}
+
+/// How to sleep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sleep {
+    /// The function is a cancellation point, so its sleep is one.
+    Cancellable,
+    /// The function is none: a cancellation stays pending.
+    Through,
+}
+
+/// Runs the operation that `make` makes for `fd` to its end; `real` is the libc call with the program's own arguments.
+/// `errno` is untouched unless the answer is failure.
+///
+/// # Safety
+/// What the operation points to must be valid, and `real` be allowed, until this returns.
+#[inline(never)]
+pub unsafe fn drive<O: Operation>(
+    fd: c_int,
+    sleep: Sleep,
+    make: impl FnOnce() -> O,
+    mut real: impl FnMut() -> O::Answer,
+) -> O::Answer {
+    let before = errno();
+    let mut operation = None;
+    let mut next = ours(|| operation.insert(make()).step());
+    loop {
+        match next {
+            Ok(Next::Return(answer)) => {
+                if answer.count() >= 0 {
+                    set_errno(before);
+                }
+                return answer;
+            }
+            Ok(Next::Kernel) | Err(Refused::Outside) => {
+                set_errno(before);
+                return real();
+            }
+            Ok(Next::Counted(in_flight)) => {
+                set_errno(before);
+                let answer = real();
+                let after = errno();
+                let _counted_or_gone = ours(|| in_flight.finish(answer.count()));
+                set_errno(after);
+                return answer;
+            }
+            Ok(Next::Wait(mut wait)) => {
+                let result = nap(&mut wait, sleep);
+                let after = errno();
+                next = ours(|| match operation.as_mut() {
+                    Some(operation) => {
+                        operation.woke(result, after);
+                        operation.step()
+                    }
+                    None => Next::Kernel,
+                });
+            }
+            Err(Refused::Panicked) => {
+                if ours(|| calls::after_panic(fd)) == Ok(true) {
+                    set_errno(before);
+                    return real();
+                }
+                set_errno(libc::ECONNRESET);
+                return O::Answer::FAILURE;
+            }
+        }
+    }
+}
+
+/// Sleeps as `wait` says; the result is `ppoll`'s, with `errno`.
+fn nap(wait: &mut Wait, sleep: Sleep) -> c_int {
+    let timeout = wait
+        .timeout
+        .as_ref()
+        .map_or(core::ptr::null(), |t| t as *const timespec);
+    match sleep {
+        // SAFETY: the array holds `count` descriptors, the time-out lives as long as `wait`.
+        Sleep::Cancellable => unsafe {
+            readiness::real::ppoll(
+                wait.fds.as_mut_ptr(),
+                wait.count,
+                timeout,
+                core::ptr::null(),
+            )
+        },
+        // SAFETY: as above. The kernel writes the remaining time into `wait`, which nobody reads again.
+        Sleep::Through => match unsafe {
+            syscall!(
+                Sysno::ppoll,
+                wait.fds.as_mut_ptr(),
+                wait.count,
+                timeout,
+                0,
+                0
+            )
+        } {
+            Ok(ready) => ready as c_int,
+            Err(error) => crate::guard::fail(error.into_raw()),
+        },
+    }
+}
+
+/// Puts the stream of a tracked `fd` on TCP for good. False: it failed, `errno` says how.
+pub fn pin(fd: c_int) -> bool {
+    // SAFETY: nothing is pointed to, and the "real call" does nothing.
+    unsafe { drive(fd, Sleep::Through, || Pin::new(fd), || 0) == 0 }
+}

@@ -1,0 +1,196 @@
+//! The receiving direction under its lock: reading what TCP carries for the engine, and telling everybody what changed.
+
+use super::outgoing;
+use super::stream::{Mode, NOTHING, Rx, Stream, flag};
+use crate::log::{debug, warn};
+use crate::readiness;
+use crate::stats::{self, Direction, LinkKind, Reason};
+use crate::stream::Message;
+use crate::stream::{ControlSeen, PeerFate, Receiver, RecvState, TcpRead};
+use crate::sys::{self, Errno};
+use core::sync::atomic::Ordering::*;
+
+/// Reads control bytes and bytes to be skipped from TCP, as far as there are any. Call [`settle`] when the lock is free.
+pub fn pump(s: &Stream, rx: &mut Rx) {
+    s.view.rx.fetch_and(!flag::LOOK, AcqRel);
+    loop {
+        let fd = s.fd();
+        let got = match rx.engine.tcp_read() {
+            TcpRead::Control { max } => {
+                let mut buf = [0u8; 64];
+                let max = max.min(buf.len());
+                sys::recv(fd, &mut buf[..max], libc::MSG_DONTWAIT).map(|n| {
+                    if n > 0 {
+                        control(s, rx, &buf[..n]);
+                    }
+                    n
+                })
+            }
+            TcpRead::Skip { max } => {
+                let max = max.min(1 << 30) as usize;
+                // MSG_TRUNC makes TCP throw the bytes away (tcp(7)).
+                let n = sys::discard(fd, max, libc::MSG_DONTWAIT | libc::MSG_TRUNC);
+                n.inspect(|n| rx.engine.skipped(*n as u64))
+            }
+            TcpRead::Data { .. } | TcpRead::Nothing => break,
+        };
+        match got {
+            Ok(0) => {
+                ended(s, rx);
+                break;
+            }
+            Ok(_) | Err(Errno(libc::EINTR)) => {}
+            Err(Errno(libc::EAGAIN)) => break,
+            Err(_) => {
+                rx.engine.tcp_reset();
+                s.view.tx.fetch_or(flag::LOOK, AcqRel);
+                break;
+            }
+        }
+    }
+    refresh(s, rx);
+}
+
+fn control(s: &Stream, rx: &mut Rx, bytes: &[u8]) {
+    match rx.engine.tcp_control(bytes) {
+        Ok(ControlSeen::More | ControlSeen::Data) => {}
+        Ok(ControlSeen::Hopped) => debug!("stream {}: receiving from the lane from byte {}", s.fd(), rx.engine.position().get()),
+        Ok(ControlSeen::WrongToken) => {
+            warn!("stream {}: the link's peer is not the TCP peer; staying on TCP", s.fd());
+            s.reason.store(Reason::Credentials as u8, Relaxed);
+            close_lane(rx);
+        }
+        Ok(ControlSeen::Resumed) => {
+            debug!("stream {}: the peer went back to TCP at byte {}", s.fd(), rx.engine.position().get());
+            s.view.tx.fetch_or(flag::LOOK, AcqRel);
+        }
+        Err(violation) => {
+            warn!("stream {}: protocol violation by the peer: {violation:?}", s.fd());
+            s.reason.store(Reason::Protocol as u8, Relaxed);
+            close_lane(rx);
+            outgoing::abort(s.fd());
+            s.view.tx.fetch_or(flag::LOOK, AcqRel);
+        }
+    }
+}
+
+fn close_lane(rx: &Rx) {
+    if let Some(lane) = &rx.lane {
+        lane.link.send(&Message::Close { lane: lane.id }, None);
+    }
+}
+
+/// TCP has ended (recv returned 0) where the engine expected data.
+pub fn tcp_ended(s: &Stream, rx: &mut Rx) {
+    ended(s, rx);
+    refresh(s, rx);
+}
+
+/// How long an end of TCP without a RESUME is held back until the link or the process at its other end is gone too (H18).
+const FATE_NS: u64 = 1_000_000_000;
+
+/// Was it a clean end?
+fn ended(s: &Stream, rx: &mut Rx) {
+    let mut fate = PeerFate::Alive;
+    let mut unread = false;
+    if let Some(lane) = &rx.lane
+        && rx.engine.needs_ring()
+    {
+        let pid = lane.link.peer_pid();
+        if lane.link.lost() || pid > 0 && sys::gone(pid) {
+            // A memory link's ring outlives its writer.
+            fate = PeerFate::Dead { published: Some(lane.input.published()) };
+            unread = lane.out.consumed() < s.view.tx_position.load(Relaxed) && s.view.tx.load(Relaxed) & flag::LANE != 0;
+        } else {
+            let now = sys::now();
+            let since = s.ended_at.load(Relaxed);
+            if since == 0 {
+                s.ended_at.store(now, Relaxed);
+            }
+            if since == 0 || now - since < FATE_NS {
+                crate::process::background::look_later(s);
+                return;
+            }
+        }
+    }
+    let outcome = rx.engine.tcp_eof(fate, unread);
+    debug!("stream {}: TCP ended at byte {}: {outcome:?}", s.fd(), rx.engine.position().get());
+}
+
+/// What may be taken from the lane at the moment; a peer that lies loses the lane.
+#[inline]
+pub fn available(s: &Stream, rx: &mut Rx) -> u64 {
+    let Some(lane) = &rx.lane else { return 0 };
+    match rx.engine.lane_available(lane.input.published(), lane.input.0.size()) {
+        Ok(n) => n,
+        Err(violation) => {
+            warn!("stream {}: the peer published nonsense ({violation:?}); going back to TCP", s.fd());
+            s.reason.store(Reason::Protocol as u8, Relaxed);
+            close_lane(rx);
+            s.view.tx.fetch_or(flag::LOOK, AcqRel);
+            0
+        }
+    }
+}
+
+fn flags_of(engine: &Receiver) -> u32 {
+    let end = if engine.at_eof() || engine.reset_due() || engine.reset_taken() { flag::END } else { 0 };
+    end | match engine.state() {
+        RecvState::Raw if engine.pushback().is_empty() => 0,
+        RecvState::Lane => flag::LANE,
+        RecvState::Dead => flag::RESET | flag::BETWEEN,
+        RecvState::Raw | RecvState::HopSeen | RecvState::TokenIn | RecvState::Skip | RecvState::Eof => flag::BETWEEN,
+    }
+}
+
+/// Mirrors the engine's state for readers without the lock, and tells the epoll instances and the statistics of a change.
+pub fn refresh(s: &Stream, rx: &Rx) {
+    let new = flags_of(&rx.engine);
+    s.view.rx_position.store(rx.engine.position().get(), Relaxed);
+    let published = match &rx.lane {
+        Some(lane) if new & flag::LANE != 0 => &raw const lane.input.0.cursors().published,
+        _ => &raw const NOTHING,
+    };
+    s.view.published.store(published.cast_mut(), Release);
+    let mut old = s.view.rx.load(Acquire);
+    while let Err(now) = s.view.rx.compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire) {
+        old = now;
+    }
+    if old & !flag::LOOK == new {
+        return;
+    }
+    s.view.change.fetch_add(1, AcqRel);
+    match (old & flag::LANE, new & flag::LANE) {
+        (0, 1) => s.with_record(|slot| {
+            let pid = rx.lane.as_ref().map_or(0, |l| l.link.peer_pid());
+            stats::hopped(slot, Direction::Receive, LinkKind::Memory, pid);
+        }),
+        (1, 0) => {
+            let reason = Reason::from_code(s.reason.load(Relaxed)).unwrap_or(Reason::Internal);
+            s.with_record(|slot| stats::hopped_back(slot, Direction::Receive, reason));
+        }
+        _ => {}
+    }
+    readiness::registration::carrier_changed(s);
+    super::watch::update(s);
+}
+
+/// What has to follow a [`pump`] once its lock is free: the sending direction goes back too, lanes nobody needs are released.
+pub fn settle(s: &Stream) {
+    if s.view.tx.load(Acquire) & flag::LOOK != 0 {
+        outgoing::look(s);
+    }
+    if s.mode() == Mode::Careful {
+        super::lanes::release_if_done(s);
+    }
+}
+
+/// Lets a link loss or CLOSE take effect on the receiving direction.
+pub fn freeze(s: &Stream, rx: &mut Rx) {
+    if rx.lane.is_some() {
+        // What a memory link's peer has published so far stays readable: take its last word before the lane is frozen.
+        available(s, rx);
+        rx.engine.freeze();
+        refresh(s, rx);
+    }
+}

@@ -1,0 +1,256 @@
+//! The sending direction under its lock: control bytes and resends to TCP, the hop, the way back.
+
+use super::stream::{Mode, NOTHING, Stream, Tx, flag};
+use crate::link::bell;
+use crate::log::debug;
+use crate::policy;
+use crate::readiness;
+use crate::stats::{self, Direction, LinkKind, Reason};
+use crate::stream::Message;
+use crate::stream::{Position, SendState, Sender};
+use crate::sys::{self, Errno};
+use core::sync::atomic::Ordering::*;
+
+/// Longest wait for HOP_ACK inside a send, in nanoseconds (H36).
+const HOP_WAIT_NS: u64 = 200_000;
+/// Misses after which a stream stops trying on this lane.
+const MAX_MISSES: u32 = 8;
+/// A hop is not tried while more than this is queued in the kernel: abandoning it needs room (H37).
+const QUEUED_LIMIT: i32 = 64 << 10;
+
+/// Writes what TCP is owed: control bytes, then the ring's rest, then FIN. True when nothing is owed any more.
+pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
+    if tx.engine.control().is_empty() && tx.engine.state() != SendState::Resuming && !tx.engine.owes_fin() {
+        return true;
+    }
+    let fd = s.fd();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let mut pushed = false;
+    let done = loop {
+        let control = tx.engine.control();
+        let sent = if !control.is_empty() {
+            pushed = true;
+            sys::send(fd, control, flags).inspect(|n| tx.engine.control_written(*n))
+        } else {
+            let range = tx.engine.resend();
+            if range.is_empty() {
+                break true;
+            }
+            let Some(lane) = &tx.lane else { break true };
+            let mut buf = [0u8; 8192];
+            let n = (range.end - range.start).min(buf.len() as u64) as usize;
+            lane.out.read_back(range.start, &mut buf[..n]);
+            sys::send(fd, &buf[..n], flags).inspect(|n| tx.engine.resent(*n as u64))
+        };
+        match sent {
+            Ok(_) | Err(Errno(libc::EINTR)) => {}
+            Err(Errno(libc::EAGAIN)) => break false,
+            Err(_) => {
+                tx.engine.reset();
+                break true;
+            }
+        }
+    };
+    if pushed && !s.nodelay.load(Relaxed) {
+        // Neither Nagle nor TCP_CORK may hold a control record: setting TCP_NODELAY flushes, also under CORK (tcp(7)).
+        let push = |on: i32| sys::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, on);
+        if push(1).is_ok() {
+            let _ = push(0);
+        }
+    }
+    if tx.engine.owes_fin() {
+        // A socket that is gone already has no FIN to send.
+        let _ = sys::shutdown(fd, libc::SHUT_WR);
+        tx.engine.fin_done();
+    }
+    refresh(s, tx);
+    super::watch::update_with(s, !done);
+    done
+}
+
+/// Goes back to TCP with this direction (H38: also when the other one did), and starts writing what is owed.
+pub fn resume(s: &Stream, tx: &mut Tx, fin: bool) {
+    if let Some(lane) = tx.lane
+        && tx.engine.state() == SendState::Lane
+        && let consumed = lane.out.consumed()
+        && consumed > tx.engine.consumed().get()
+    {
+        // The last word of the peer, read once; nonsense does not count.
+        let _ = tx.engine.consumed_to(Position::new(consumed));
+    }
+    let had_lane = tx.engine.lane_open();
+    tx.engine.resume(fin);
+    flush(s, tx);
+    refresh(s, tx);
+    if let Some(lane) = tx.lane
+        && had_lane
+    {
+        // The receiver need not wait for its background thread to see TCP.
+        lane.out.0.cursors().left.store(1, Release);
+        lane.link.publish(&lane.out, lane.out.0.cursors().published.load(Relaxed));
+        lane.link.send(&Message::Close { lane: lane.id }, None);
+    }
+}
+
+/// Looks after the sending direction when the receiving one, the link or TCP gave a reason to.
+pub fn look(s: &Stream) {
+    let Some(mut tx) = s.tx.lock() else { return };
+    s.view.tx.fetch_and(!flag::LOOK, AcqRel);
+    if s.mode() != Mode::Careful {
+        return;
+    }
+    if sys::poll_now(s.fd(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 && reset_by_peer(s.fd()) {
+        tx.engine.reset();
+        refresh(s, &tx);
+    } else {
+        resume(s, &mut tx, false);
+    }
+    drop(tx);
+    bell::ring_all(s.tx_bells.load(Acquire));
+}
+
+/// Whether the kernel says that the connection is no more (TCP_CLOSE).
+pub fn reset_by_peer(fd: i32) -> bool {
+    const TCP_CLOSE: u8 = 7;
+    // SAFETY: all-zero is a valid tcp_info.
+    let none: libc::tcp_info = unsafe { core::mem::zeroed() };
+    sys::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, none).is_ok_and(|(info, _)| info.tcpi_state == TCP_CLOSE)
+}
+
+/// Resets the connection: what is unsent or unread is lost, and the peer learns it.
+pub fn abort(fd: i32) {
+    // SAFETY: all-zero is a valid sockaddr of family AF_UNSPEC, with which connect() dissolves the connection.
+    let unspec: libc::sockaddr = unsafe { core::mem::zeroed() };
+    // SAFETY: a sockaddr with its length.
+    let _ = unsafe { sys::connect(fd, &unspec, size_of::<libc::sockaddr>() as u32) };
+}
+
+/// Whether a hop is due with this send.
+#[inline]
+pub fn may_hop(tx: &mut Tx) -> bool {
+    if tx.engine.state() != SendState::Tcp || !tx.engine.lane_open() || tx.misses > MAX_MISSES {
+        return false;
+    }
+    if tx.hold > 0 {
+        tx.hold -= 1;
+        return false;
+    }
+    true
+}
+
+/// Tries to hop in front of data that begins with `first`: asks, waits a moment, and writes the token on a yes.
+pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
+    let fd = s.fd();
+    let Some(lane) = tx.lane else { return };
+    if !super::census::sent_agrees(fd, s.connector.load(Relaxed), tx.engine.position()) {
+        // Somebody else writes to this socket: its bytes must not be overtaken.
+        tx.misses = MAX_MISSES + 1;
+        s.stays_on_tcp(Reason::OtherProcess);
+        return;
+    }
+    let queued = sys::ioctl_int(fd, libc::TIOCOUTQ).unwrap_or(i32::MAX);
+    if queued > QUEUED_LIMIT || sys::poll_now(fd, libc::POLLOUT) & libc::POLLOUT == 0 {
+        return;
+    }
+    let Some(hop) = tx.engine.request_hop(first) else { return };
+    let cursors = lane.out.0.cursors();
+    cursors.published.store(hop.at.get(), Release);
+    s.answer.store(0, Release);
+    let mut answer = 0;
+    if lane.link.send(&Message::Hop(hop), None) {
+        let start = sys::now();
+        loop {
+            // The answer comes through our background thread, which may want this core (H35: so may the peer's).
+            sys::sched_yield();
+            answer = s.answer.load(Acquire);
+            if answer >> 2 == u64::from(hop.seq) || sys::now() - start > HOP_WAIT_NS || lane.link.lost() {
+                break;
+            }
+            for _ in 0..64 {
+                core::hint::spin_loop();
+            }
+        }
+    }
+    let yes = answer == u64::from(hop.seq) << 2 | 1 && s.view.tx.load(Acquire) & flag::LOOK == 0;
+    if yes && tx.engine.hop_acked(hop.seq) {
+        debug!("stream {fd}: sending on the lane from byte {}", hop.at.get());
+        // The peer set its cursor to the hop's position before it agreed; an older word there is not the peer's.
+        cursors.left.store(0, Release);
+        flush(s, tx);
+    } else {
+        tx.engine.abandon_hop();
+        tx.misses += 1;
+        tx.hold = 1 << tx.misses.min(10);
+        if tx.misses > MAX_MISSES {
+            s.stays_on_tcp(if answer != 0 { Reason::ReaderBusy } else { Reason::HopTimeout });
+        }
+    }
+    refresh(s, tx);
+}
+
+/// Takes the peer's word for what it consumed; a peer that lies loses the lane. Returns the room in bytes.
+#[inline]
+pub fn room(s: &Stream, tx: &mut Tx) -> u64 {
+    let Some(lane) = &tx.lane else { return 0 };
+    let consumed = lane.out.consumed();
+    if consumed > tx.engine.consumed().get()
+        && let Err(violation) = tx.engine.consumed_to(Position::new(consumed))
+    {
+        crate::log::warn!("stream {}: the peer consumed nonsense ({violation:?}); going back to TCP", s.fd());
+        s.reason.store(Reason::Protocol as u8, Relaxed);
+        resume(s, tx, false);
+        return 0;
+    }
+    tx.engine.room()
+}
+
+fn flags_of(engine: &Sender) -> u32 {
+    let owed = !engine.control().is_empty();
+    match engine.state() {
+        SendState::Dead => flag::RESET | flag::END | flag::BETWEEN,
+        _ if engine.ended() => flag::END | flag::BETWEEN,
+        SendState::Lane if !owed => flag::LANE,
+        SendState::Lane => flag::LANE,
+        SendState::Tcp if !owed => 0,
+        SendState::Tcp | SendState::HopSent | SendState::TokenOut | SendState::Resuming => flag::BETWEEN,
+    }
+}
+
+/// Mirrors the engine's state for readers without the lock, and tells the epoll instances and the statistics of a change.
+pub fn refresh(s: &Stream, tx: &Tx) {
+    let new = flags_of(&tx.engine);
+    s.view.tx_position.store(tx.engine.position().get(), Relaxed);
+    let consumed = match &tx.lane {
+        Some(lane) if new & flag::LANE != 0 => {
+            s.view.ring.store(lane.out.0.size(), Relaxed);
+            &raw const lane.out.0.cursors().consumed
+        }
+        _ => &raw const NOTHING,
+    };
+    s.view.consumed.store(consumed.cast_mut(), Release);
+    let mut old = s.view.tx.load(Acquire);
+    while let Err(now) = s.view.tx.compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire) {
+        old = now;
+    }
+    if old & !flag::LOOK == new {
+        return;
+    }
+    s.view.change.fetch_add(1, AcqRel);
+    match (old & flag::LANE, new & flag::LANE) {
+        (0, 1) => s.with_record(|slot| {
+            let pid = tx.lane.as_ref().map_or(0, |l| l.link.peer_pid());
+            stats::hopped(slot, Direction::Transmit, LinkKind::Memory, pid);
+        }),
+        (1, 0) => {
+            let reason = Reason::from_code(s.reason.load(Relaxed)).unwrap_or(Reason::Internal);
+            s.with_record(|slot| stats::hopped_back(slot, Direction::Transmit, reason));
+        }
+        _ => {}
+    }
+    readiness::registration::carrier_changed(s);
+}
+
+/// The longest piece that is put into the ring before the peer is told: it may start to read while we copy on.
+pub fn chunk() -> u64 {
+    (policy::RING_SIZE.get() / 4).max(4096)
+}

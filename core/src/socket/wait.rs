@@ -1,0 +1,123 @@
+//! How a blocked call sleeps: with a bell of its own, armed on the lane's link, in the real `ppoll`.
+
+use super::stream::Stream;
+use crate::calls::Wait;
+use crate::link::Lane;
+use crate::link::bell::Bell;
+use crate::sys;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+use libc::{c_int, pollfd};
+
+/// The two directions of a stream, for a waiter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// Until something can be received.
+    Receive,
+    /// Until something can be sent.
+    Send,
+}
+
+/// A sleep of one blocked call.
+pub struct Sleep {
+    what: For,
+    stream: &'static Stream,
+    bell: Option<(Bell, Option<Lane>)>,
+    /// CLOCK_MONOTONIC in ns; None until the first sleep, or without a time-out.
+    deadline: Option<u64>,
+    asked_timeout: bool,
+    interrupted: bool,
+}
+
+impl Sleep {
+    /// For a call on `stream`.
+    pub fn new(stream: &'static Stream, what: For) -> Sleep {
+        Sleep { what, stream, bell: None, deadline: None, asked_timeout: false, interrupted: false }
+    }
+
+    fn bells(&self) -> (&'static AtomicU64, &'static AtomicU8) {
+        let s: &'static Stream = self.stream;
+        match self.what {
+            For::Receive => (&s.rx_bells, &s.rx_hint),
+            For::Send => (&s.tx_bells, &s.tx_hint),
+        }
+    }
+
+    /// Whether a signal ended the sleep; asked once.
+    pub fn interrupted(&mut self) -> bool {
+        core::mem::replace(&mut self.interrupted, false)
+    }
+
+    /// Whether the call's time-out (SO_RCVTIMEO, SO_SNDTIMEO) is over.
+    pub fn timed_out(&self) -> bool {
+        self.deadline.is_some_and(|d| sys::now() >= d)
+    }
+
+    /// Whether a bell is held: then everything has been looked at since it was taken, and the sleep may begin.
+    pub fn armed(&self) -> bool {
+        self.bell.is_some()
+    }
+
+    /// Takes a bell, shows it to whoever may have news, and arms it on the lane's link if there is one. The caller looks once
+    /// more after it, then sleeps. False: no bell is to be had.
+    pub fn arm(&mut self, lane: Option<Lane>) -> bool {
+        let (bells, hint) = self.bells();
+        let before = hint.load(Relaxed);
+        let Some(bell) = self.stream.take_bell(hint) else { return false };
+        if before != 0 && before != bell.index() as u8 + 1 {
+            bells.fetch_and(!(1 << (before - 1)), SeqCst);
+        }
+        bells.fetch_or(bell.bit(), SeqCst);
+        self.stream.view.show_bells(self.stream);
+        self.bell = Some((bell, lane));
+        lane.is_none_or(|lane| lane.link.arm(bell))
+    }
+
+    /// What to sleep on: the armed bell, and the TCP socket for `tcp` events.
+    pub fn wait(&mut self, tcp: i16) -> Wait {
+        if !self.asked_timeout {
+            self.asked_timeout = true;
+            let name = if self.what == For::Receive { libc::SO_RCVTIMEO } else { libc::SO_SNDTIMEO };
+            let none = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            if let Ok((t, _)) = sys::getsockopt(self.stream.fd(), libc::SOL_SOCKET, name, none)
+                && (t.tv_sec, t.tv_usec) != (0, 0)
+            {
+                let ns = (t.tv_sec as u64).saturating_mul(1_000_000_000) + t.tv_usec as u64 * 1000;
+                self.deadline = Some(sys::now().saturating_add(ns));
+            }
+        }
+        const UNUSED: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+        let mut fds = [UNUSED; 3];
+        let mut count = 0;
+        if let Some((bell, _)) = self.bell {
+            fds[count] = pollfd { fd: bell.fd().unwrap_or(-1), events: libc::POLLIN, revents: 0 };
+            count += 1;
+        }
+        fds[count] = pollfd { fd: self.stream.fd(), events: tcp, revents: 0 };
+        count += 1;
+        let timeout = self.deadline.map(|d| sys::span(d.saturating_sub(sys::now())));
+        Wait { fds, count: count as libc::nfds_t, timeout }
+    }
+
+    /// The sleep ended.
+    pub fn woke(&mut self, result: c_int, errno: c_int) {
+        self.interrupted = result < 0 && errno == libc::EINTR;
+        self.stop();
+    }
+
+    /// Gives the bell back.
+    pub fn stop(&mut self) {
+        if let Some((bell, lane)) = self.bell.take() {
+            if let Some(lane) = lane {
+                lane.link.disarm(bell);
+            }
+            bell.drain();
+            bell.release();
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -195,3 +195,25 @@ fn h40_a_socket_is_not_closed_while_control_may_come() {
     never.freeze();
     assert!(!never.awaits_control());
 }
+
+#[test]
+fn h40_a_program_that_reads_no_more_still_lets_the_control_in() {
+    let mut pair = Pair::on_lane(10);
+    pair.send(6, 4);
+    pair.r.shut();
+    assert!(!pair.r.at_eof());
+    pair.r.delivered(4);
+    assert!(pair.r.at_eof() && pair.r.awaits_control());
+    pair.s.resume(false);
+    let resume = pair.control();
+    assert_eq!(pair.r.tcp_control(&resume), Ok(ControlSeen::Resumed));
+    pair.r.skipped(4);
+    assert!(!pair.r.awaits_control());
+    assert_eq!(pair.r.tcp_read(), TcpRead::Data { max: u64::MAX });
+    assert_eq!(
+        pair.r.tcp_eof(PeerFate::Alive, false),
+        EofOutcome::Clean,
+        "the kernel was told too"
+    );
+    assert!(pair.r.at_eof());
+}

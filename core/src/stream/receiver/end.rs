@@ -75,24 +75,25 @@ impl Receiver {
 
     /// What comes behind what is there.
     fn judge(&mut self, peer: PeerFate, own_ring_unread: bool) -> End {
-        let read = self.x + self.pushback().len() as u64;
-        // The position up to which bytes were accepted, if a lane's carrier or rest is what TCP left undone.
-        let (complete, lane_fin) = match self.state {
-            RecvState::Raw => (read >= self.floor, false),
+        let on_lane = matches!(self.state, RecvState::Lane | RecvState::Skip);
+        let there = match on_lane {
+            true => self.received,
+            false => self.x + self.pushback().len() as u64,
+        };
+        if self.fin.is_some_and(|fin| there >= fin) {
+            // The sender's end is here already; what becomes of its process afterwards is no news for this direction.
+            return End::Clean;
+        }
+        let complete = match self.state {
+            RecvState::Raw | RecvState::Skip => there >= self.floor,
             // Nothing is accepted beyond the hop before the whole token is in the kernel.
-            RecvState::HopSeen | RecvState::TokenIn => (read >= self.hop.0.max(self.floor), false),
-            RecvState::Lane => (self.fin == Some(self.received), true),
-            RecvState::Skip => (self.received >= self.floor, false),
+            RecvState::HopSeen | RecvState::TokenIn => there >= self.hop.0.max(self.floor),
+            RecvState::Lane => false,
             RecvState::Eof | RecvState::Dead => return self.end,
         };
-        let on_lane = matches!(self.state, RecvState::Lane | RecvState::Skip);
         let aborted = own_ring_unread && peer != PeerFate::Alive;
         if complete {
-            return if aborted && !lane_fin {
-                End::Reset
-            } else {
-                End::Clean
-            };
+            return if aborted { End::Reset } else { End::Clean };
         }
         let needs_ring = on_lane || self.state == RecvState::Raw;
         match peer {
@@ -100,7 +101,7 @@ impl Receiver {
                 published: Some(published),
             } if needs_ring => {
                 let to = Position::new(published);
-                let within = if lane_fin {
+                let within = if self.state == RecvState::Lane {
                     self.fin.is_none_or(|fin| to <= fin)
                 } else {
                     to == self.floor

@@ -4,7 +4,7 @@ use crate::link::memory::{Event, MemoryLink};
 use crate::link::{Link, bell};
 use crate::log::{debug, trace};
 use crate::socket::stream::{Mode, Stream, StreamId, flag};
-use crate::socket::{census, close, incoming, lanes, outgoing};
+use crate::socket::{census, incoming, lanes, outgoing};
 use crate::stats::Reason;
 use crate::stream::{Hop, Message, NakReason, RecvState, RefuseReason};
 use crate::sys::{self, lock::Lock};
@@ -126,7 +126,6 @@ pub fn on_tcp(id: StreamId, events: u32) {
     }
     incoming::settle(s);
     bell::ring_all(s.rx_bells.load(Acquire) | s.tx_bells.load(Acquire));
-    close::finish_if_done(s);
 }
 
 /// Reads what TCP has for the engine.

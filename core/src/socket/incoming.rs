@@ -48,6 +48,11 @@ pub fn pump(s: &Stream, rx: &mut Rx) {
             }
         }
     }
+    if s.shut_receive.load(Acquire) && !rx.engine.awaits_control() {
+        s.shut_receive.store(false, Release);
+        // A socket that is gone needs no end.
+        let _ = sys::shutdown(s.fd(), libc::SHUT_RD);
+    }
     refresh(s, rx);
 }
 

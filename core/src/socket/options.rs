@@ -5,8 +5,8 @@ use super::pin::Pin;
 use super::stream::{self, Mode, Stream, flag};
 use crate::calls::Next;
 use crate::stats::Reason;
-use crate::stream::RecvState;
-use crate::sys::{self, set_errno};
+use crate::stream::{RecvState, SendState};
+use crate::sys;
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, c_void, socklen_t};
 
@@ -178,21 +178,23 @@ pub fn shutdown(fd: c_int, how: c_int) -> Next<c_int> {
     if how != libc::SHUT_RD
         && let Some(mut tx) = s.tx.lock()
     {
-        // A lost FIN is found by the flush that follows, here or in the background.
-        super::outgoing::resume(s, &mut tx, true);
+        if tx.engine.state() == SendState::Lane {
+            super::outgoing::resume(s, &mut tx, true);
+        } else {
+            // Nothing to come back from: the other direction may stay on its lane.
+            tx.engine.shutdown();
+        }
         super::outgoing::flush(s, &mut tx);
+        super::outgoing::refresh(s, &tx);
     }
-    if how != libc::SHUT_WR {
-        let result = sys::shutdown(fd, libc::SHUT_RD);
-        if let Err(e) = result {
-            set_errno(e.0);
-            return Next::Return(-1);
-        }
-        if let Some(mut rx) = s.rx.lock() {
-            // Linux: what is there may still be read, then comes the end; what comes later is dropped when nobody reads it.
-            rx.engine.shut();
-            incoming::refresh(s, &rx);
-        }
+    if how != libc::SHUT_WR
+        && let Some(mut rx) = s.rx.lock()
+    {
+        // Linux: what is there may still be read, then comes the end. The kernel is told when it has no control bytes for us
+        // any more.
+        rx.engine.shut();
+        s.shut_receive.store(true, Release);
+        incoming::pump(s, &mut rx);
     }
     incoming::settle(s);
     crate::link::bell::ring_all(s.rx_bells.load(Acquire) | s.tx_bells.load(Acquire));

@@ -147,6 +147,10 @@ pub struct Stream {
     pub low_water: AtomicU32,
     /// Which descriptor is the background thread's own duplicate, or -1.
     pub kept: AtomicI32,
+    /// Until when the duplicate is kept (CLOCK_MONOTONIC, ns).
+    pub keep_until: AtomicU64,
+    /// shutdown(SHUT_RD) is due in the kernel once no control bytes are awaited any more.
+    pub shut_receive: AtomicBool,
     /// Kernel calls in flight, receiving and sending.
     pub receiving: AtomicU32,
     /// See `receiving`.
@@ -299,6 +303,8 @@ impl Stream {
             connector: AtomicBool::new(false),
             low_water: AtomicU32::new(1),
             kept: AtomicI32::new(-1),
+            keep_until: AtomicU64::new(0),
+            shut_receive: AtomicBool::new(false),
             receiving: AtomicU32::new(0),
             sending: AtomicU32::new(0),
             polling: AtomicU32::new(0),
@@ -370,6 +376,7 @@ impl Stream {
         self.ended_at.store(0, Relaxed);
         self.shared.store(false, Relaxed);
         self.kept.store(-1, Relaxed);
+        self.shut_receive.store(false, Relaxed);
         self.answer.store(0, Relaxed);
         self.low_water.store(1, Relaxed);
         self.rx_bells.store(0, Relaxed);

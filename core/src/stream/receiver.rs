@@ -114,6 +114,8 @@ pub struct Receiver {
     floor: Position,
     /// The sender announced that the direction ends here.
     fin: Option<Position>,
+    /// The program wants no more of it.
+    shut: bool,
     end: End,
     control: ControlIn,
     pushback: [u8; RESUME_LEN],
@@ -136,6 +138,7 @@ impl Receiver {
             skip: 0,
             floor: Position::ZERO,
             fin: None,
+            shut: false,
             end: End::None,
             control: ControlIn::new(),
             pushback: [0; RESUME_LEN],

@@ -1,13 +1,31 @@
 //! The door through which the exported functions of librsock.so come in.
 //!
 //! An exported function never sleeps and never calls libc inside our code: it asks an operation here what to do
-//! [`Next`], does that outside with no lock held (so that `pthread_cancel` and signals find it in a plain libc call),
-//! and asks again.
+//! ([`Next`], [`Ready`]), does that outside with no lock held (so that `pthread_cancel` and signals find it in a plain libc
+//! call), and asks again.
 
-use libc::{
-    c_int, c_void, epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, sigset_t, sockaddr,
-    socklen_t, ssize_t, timespec,
+use crate::policy;
+use crate::process::{self, fork, thread};
+use crate::readiness::{instance, registration};
+use crate::socket::stream::{self, Mode, Stream, flag};
+use crate::socket::{close, outgoing};
+use crate::stats;
+use crate::table::{self, Entry};
+use core::sync::atomic::Ordering::*;
+use libc::{c_int, epoll_event, nfds_t, pollfd, sockaddr, socklen_t, timespec};
+
+pub use crate::readiness::epoll::EpollWait;
+pub use crate::readiness::poll::Poll;
+pub use crate::socket::close::{Close, at_exit, close_range, duplicated};
+pub use crate::socket::inflight::InFlight;
+pub use crate::socket::options::{
+    after_ioctl, after_setfl, after_setsockopt, before_fcntl, before_setsockopt, getsockopt, ioctl, shutdown,
 };
+pub use crate::socket::pin::{BeforeExec, Pin};
+pub use crate::socket::receive::Receive;
+pub use crate::socket::send::Transmit;
+pub use crate::socket::sendfile::{SendFile, Splice};
+pub use crate::table::tracked;
 
 /// What an exported function does next.
 pub enum Next<R> {
@@ -21,18 +39,6 @@ pub enum Next<R> {
     Wait(Wait),
 }
 
-/// A kernel call on a stream that has not hopped, counted so that nobody hops while its byte count is unknown.
-/// Dropping it (a cancelled thread unwinds) ends the count without a result.
-pub struct InFlight {
-    _private: (),
-}
-impl InFlight {
-    /// The real function returned `result` (errno untouched).
-    pub fn finish(self, result: ssize_t) {
-        let _ = result;
-    }
-}
-
 /// What to sleep on, outside of our code.
 pub struct Wait {
     /// The descriptors for `ppoll`; the first `count` are in use.
@@ -41,187 +47,6 @@ pub struct Wait {
     pub count: nfds_t,
     /// Time-out, or for ever.
     pub timeout: Option<timespec>,
-}
-
-/// Is this descriptor one that rsock knows something about? The only test on the path of all others: one load.
-#[inline(always)]
-pub fn tracked(fd: c_int) -> bool {
-    let _ = fd;
-    false
-}
-
-/// No tracked descriptor of the program's (internal ones aside) is above this: where select stops looking.
-#[inline(always)]
-pub fn highest() -> c_int {
-    -1
-}
-/// Our code panicked in a call on `fd` (-1: on none). True: no byte of its stream was ever on a lane, so the kernel can do
-/// that call; false: the stream is broken, and the call says ECONNRESET.
-pub fn after_panic(fd: c_int) -> bool {
-    let _ = fd;
-    true
-}
-
-/// recv, recvfrom, recvmsg, read, readv and kin.
-pub struct Receive {
-    _private: (),
-}
-impl Receive {
-    /// `iov` must stay valid while the operation lives.
-    pub fn new(fd: c_int, iov: *const iovec, count: usize, flags: c_int) -> Self {
-        let _ = (fd, iov, count, flags);
-        Self { _private: () }
-    }
-    /// For recvmsg: also fills in the output fields of `msg` when it returns.
-    pub fn message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Self {
-        let _ = (fd, msg, flags);
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Next<ssize_t> {
-        Next::Kernel
-    }
-    /// The result of the `ppoll` that `step` asked for (negative: `errno` is the failure).
-    pub fn woke(&mut self, result: c_int, errno: c_int) {
-        let _ = (result, errno);
-    }
-}
-
-/// send, sendto, sendmsg, write, writev and kin.
-pub struct Transmit {
-    _private: (),
-}
-impl Transmit {
-    /// `iov` must stay valid while the operation lives.
-    pub fn new(fd: c_int, iov: *const iovec, count: usize, flags: c_int) -> Self {
-        let _ = (fd, iov, count, flags);
-        Self { _private: () }
-    }
-    /// For sendmsg.
-    pub fn message(fd: c_int, msg: *const msghdr, flags: c_int) -> Self {
-        let _ = (fd, msg, flags);
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Next<ssize_t> {
-        Next::Kernel
-    }
-    /// As for [`Receive::woke`].
-    pub fn woke(&mut self, result: c_int, errno: c_int) {
-        let _ = (result, errno);
-    }
-}
-
-/// sendfile: `out` is a tracked descriptor.
-pub struct SendFile {
-    _private: (),
-}
-impl SendFile {
-    /// `offset` may be null, as for sendfile(2).
-    pub fn new(out: c_int, input: c_int, offset: *mut off_t, count: usize) -> Self {
-        let _ = (out, input, offset, count);
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Next<ssize_t> {
-        Next::Kernel
-    }
-    /// As for [`Receive::woke`].
-    pub fn woke(&mut self, result: c_int, errno: c_int) {
-        let _ = (result, errno);
-    }
-}
-
-/// splice with a tracked descriptor at either end.
-pub struct Splice {
-    _private: (),
-}
-impl Splice {
-    /// The arguments of splice(2).
-    pub fn new(
-        input: c_int,
-        off_in: *mut i64,
-        out: c_int,
-        off_out: *mut i64,
-        len: usize,
-        flags: u32,
-    ) -> Self {
-        let _ = (input, off_in, out, off_out, len, flags);
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Next<ssize_t> {
-        Next::Kernel
-    }
-    /// As for [`Receive::woke`].
-    pub fn woke(&mut self, result: c_int, errno: c_int) {
-        let _ = (result, errno);
-    }
-}
-
-/// close of a tracked descriptor: hop back what is unsent first. `Next::Kernel` means: close it now.
-pub struct Close {
-    _private: (),
-}
-impl Close {
-    /// Before `close(fd)`.
-    pub fn new(fd: c_int) -> Self {
-        let _ = fd;
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Next<c_int> {
-        Next::Kernel
-    }
-    /// As for [`Receive::woke`].
-    pub fn woke(&mut self, result: c_int, errno: c_int) {
-        let _ = (result, errno);
-    }
-}
-
-/// Something after which a stream must be on TCP for good before the kernel call may run (fdopen, MSG_OOB, kTLS, aio …).
-/// `Next::Kernel` means: it is.
-pub struct Pin {
-    _private: (),
-}
-impl Pin {
-    /// Hop `fd` back, never hop it again.
-    pub fn new(fd: c_int) -> Self {
-        let _ = fd;
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Next<c_int> {
-        Next::Kernel
-    }
-    /// As for [`Receive::woke`].
-    pub fn woke(&mut self, result: c_int, errno: c_int) {
-        let _ = (result, errno);
-    }
-}
-
-/// Before any exec: every hopped stream that survives it (no CLOEXEC) is hopped back. `Next::Kernel` means: go on.
-pub struct BeforeExec {
-    _private: (),
-}
-impl Default for BeforeExec {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-impl BeforeExec {
-    /// Before execve and kin, in the calling process.
-    pub fn new() -> Self {
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Next<c_int> {
-        Next::Kernel
-    }
-    /// As for [`Receive::woke`].
-    pub fn woke(&mut self, result: c_int, errno: c_int) {
-        let _ = (result, errno);
-    }
 }
 
 /// What the epoll, poll and select hooks do next.
@@ -234,187 +59,172 @@ pub enum Ready {
     Sleep(Option<timespec>),
 }
 
-/// epoll_wait, epoll_pwait, epoll_pwait2 (Sleep means the real epoll_pwait2 or epoll_pwait into the program's own array).
-pub struct EpollWait {
-    _private: (),
-}
-impl EpollWait {
-    /// `timeout`: None for ever.
-    pub fn new(
-        epfd: c_int,
-        events: *mut epoll_event,
-        max: c_int,
-        timeout: Option<timespec>,
-    ) -> Self {
-        let _ = (epfd, events, max, timeout);
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Ready {
-        Ready::Kernel
-    }
-    /// The real call, asked for by `Sleep`, returned `result` (negative: errno is set). What to do now.
-    pub fn done(&mut self, result: c_int) -> Ready {
-        Ready::Return(result)
-    }
+/// No tracked descriptor of the program's (internal ones aside) is above this: where select stops looking.
+pub fn highest() -> c_int {
+    table::highest()
 }
 
-/// poll, ppoll (Sleep means the real ppoll on [`Poll::array`]).
-pub struct Poll {
-    _private: (),
+/// Our code panicked in a call on `fd` (-1: on none). True: no byte of its stream was ever on a lane, so the kernel can do
+/// that call; false: the stream is broken, and the call says ECONNRESET.
+pub fn after_panic(fd: c_int) -> bool {
+    let Some(s) = stream::of(fd) else { return true };
+    if !s.hopped() {
+        s.set_mode(Mode::Pinned);
+        return true;
+    }
+    outgoing::abort(fd);
+    false
 }
-impl Poll {
-    /// `timeout`: None for ever.
-    pub fn new(fds: *mut pollfd, count: nfds_t, timeout: Option<timespec>) -> Self {
-        let _ = (fds, count, timeout);
-        Self { _private: () }
-    }
-    /// select, pselect: the same with descriptor sets; `Return` has filled them in.
-    pub fn select(
-        nfds: c_int,
-        read: *mut fd_set,
-        write: *mut fd_set,
-        except: *mut fd_set,
-        timeout: Option<timespec>,
-    ) -> Self {
-        let _ = (nfds, read, write, except, timeout);
-        Self { _private: () }
-    }
-    /// What to do now.
-    pub fn step(&mut self) -> Ready {
-        Ready::Kernel
-    }
-    /// What `Sleep` sleeps on.
-    pub fn array(&mut self) -> (*mut pollfd, nfds_t) {
-        (core::ptr::null_mut(), 0)
-    }
-    /// As for [`EpollWait::done`].
-    pub fn done(&mut self, result: c_int) -> Ready {
-        Ready::Return(result)
-    }
-    /// How much of the time-out is left, for select(2), which says so.
-    pub fn left(&self) -> timespec {
-        timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        }
-    }
+
+fn enabled() -> bool {
+    policy::ENABLE.get() != 0
 }
 
 /// A new socket: `socket(domain, kind, protocol)` returned `fd` >= 0.
 pub fn made_socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
-    let _ = (fd, domain, kind, protocol);
+    let tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) == libc::SOCK_STREAM
+        && matches!(protocol, 0 | libc::IPPROTO_TCP);
+    if tcp && enabled() {
+        Stream::begin(fd, Mode::Fresh, kind & libc::SOCK_NONBLOCK != 0);
+    }
 }
-/// accept or accept4 on a tracked `listener` returned `fd` >= 0; `peer` is the peer's address as the kernel gave it;
-/// `flags` those of accept4.
-pub fn accepted(
-    listener: c_int,
-    fd: c_int,
-    peer: *const sockaddr,
-    peer_len: socklen_t,
-    flags: c_int,
-) {
-    let _ = (listener, fd, peer, peer_len, flags);
+
+/// accept or accept4 on a tracked `listener` returned `fd` >= 0; `flags` are those of accept4.
+pub fn accepted(_listener: c_int, fd: c_int, _peer: *const sockaddr, _len: socklen_t, flags: c_int) {
+    if enabled() {
+        Stream::begin(fd, Mode::Plain, flags & libc::SOCK_NONBLOCK != 0);
+    }
 }
+
 /// connect(fd) returned `result` with `errno`; `address` is the program's.
 pub fn connected(fd: c_int, address: *const sockaddr, len: socklen_t, result: c_int, errno: c_int) {
-    let _ = (fd, address, len, result, errno);
+    let Some(s) = stream::of(fd) else { return };
+    // SAFETY: the kernel has just accepted the address, whose family comes first.
+    let family = (len >= 2 && !address.is_null()).then(|| i32::from(unsafe { (*address).sa_family }));
+    match (family, s.mode()) {
+        (Some(libc::AF_UNSPEC), Mode::Plain | Mode::Pinned) if result == 0 => s.set_mode(Mode::Pinned),
+        (Some(libc::AF_INET | libc::AF_INET6), Mode::Fresh) if result == 0 || errno == libc::EINPROGRESS => {
+            s.connector.store(true, Relaxed);
+            s.set_mode(Mode::Plain);
+        }
+        _ => {}
+    }
 }
+
 /// listen(fd) succeeded.
 pub fn listening(fd: c_int) {
-    let _ = fd;
+    if let Some(s) = stream::of(fd) {
+        s.change_mode(Mode::Fresh, Mode::Listener);
+    }
 }
+
 /// A descriptor number came from a call that makes one and that we see; whatever we thought of it is stale.
 pub fn forget(fd: c_int) {
-    let _ = fd;
+    if !process::is_this() {
+        return;
+    }
+    match table::get(fd) {
+        Entry::Stream(_) => {
+            if let Some(s) = stream::of(fd) {
+                if s.refs.fetch_sub(1, AcqRel) > 1 {
+                    table::clear(fd);
+                } else {
+                    close::forget(s, fd);
+                }
+            }
+        }
+        Entry::Epoll(_) => instance::closed(fd),
+        Entry::Internal | Entry::None => {
+            table::clear(fd);
+        }
+    }
 }
-/// `new` is a duplicate of `old` (dup, F_DUPFD, dup2, dup3 after the fact).
-pub fn duplicated(old: c_int, new: c_int) {
-    let _ = (old, new);
-}
+
 /// Before dup2/dup3 onto `new`: as for close. An internal descriptor in that place is moved away first.
 pub fn about_to_replace(new: c_int) -> Close {
+    if table::get(new) == Entry::Internal {
+        process::relocate(new);
+    }
     Close::new(new)
 }
+
 /// close of one of our internal descriptors by the program (3..1023 sweeps): true means "pretend EBADF, do not close".
 pub fn internal(fd: c_int) -> bool {
-    let _ = fd;
-    false
+    table::get(fd) == Entry::Internal || stats::descriptor() == Some(fd)
 }
-/// close_range(first, last, flags) with everything of ours spared; returns as close_range(2). None: nothing of ours is there.
-pub fn close_range(first: u32, last: u32, flags: c_int) -> Option<c_int> {
-    let _ = (first, last, flags);
-    None
-}
-/// shutdown on a tracked descriptor.
-pub fn shutdown(fd: c_int, how: c_int) -> Next<c_int> {
-    let _ = (fd, how);
-    Next::Kernel
-}
-/// getsockopt on a tracked descriptor.
-pub fn getsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut socklen_t,
-) -> Next<c_int> {
-    let _ = (fd, level, name, value, len);
-    Next::Kernel
-}
-/// Before setsockopt on a tracked descriptor; Some(pin) means: run it to its end, then the kernel call.
-pub fn before_setsockopt(fd: c_int, level: c_int, name: c_int) -> Option<Pin> {
-    let _ = (fd, level, name);
-    None
-}
-/// setsockopt on a tracked descriptor succeeded in the kernel.
-pub fn after_setsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: socklen_t,
-) {
-    let _ = (fd, level, name, value, len);
-}
-/// ioctl on a tracked descriptor (FIONREAD, SIOCOUTQ …).
-pub fn ioctl(fd: c_int, request: u64, arg: *mut c_void) -> Next<c_int> {
-    let _ = (fd, request, arg);
-    Next::Kernel
-}
-/// ioctl on a tracked descriptor succeeded in the kernel (FIONBIO).
-pub fn after_ioctl(fd: c_int, request: u64, arg: *mut c_void) {
-    let _ = (fd, request, arg);
-}
-/// Before fcntl on a tracked descriptor; Some(pin) as for setsockopt (F_SETFL with O_ASYNC, F_SETOWN, F_SETSIG).
-pub fn before_fcntl(fd: c_int, command: c_int, arg: u64) -> Option<Pin> {
-    let _ = (fd, command, arg);
-    None
-}
-/// fcntl(F_SETFL) on a tracked descriptor succeeded in the kernel.
-pub fn after_setfl(fd: c_int, flags: c_int) {
-    let _ = (fd, flags);
-}
+
 /// epoll_create or epoll_create1 returned `fd` >= 0.
 pub fn made_epoll(fd: c_int) {
-    let _ = fd;
+    if enabled() {
+        instance::made(fd);
+    }
 }
+
 /// epoll_ctl, where either descriptor is tracked.
 pub fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Next<c_int> {
-    let _ = (epfd, op, fd, event);
-    Next::Kernel
+    let instance = instance::of(epfd);
+    let Some(s) = stream::of(fd) else {
+        if let Some(i) = instance
+            && !event.is_null()
+            && op != libc::EPOLL_CTL_DEL
+        {
+            // SAFETY: the program's event.
+            i.avoid(unsafe { event.read_unaligned() }.u64);
+        }
+        return Next::Kernel;
+    };
+    match instance {
+        Some(i) if process::is_this() => Next::Return(registration::control(i, s, op, fd, event)),
+        _ => {
+            // An instance that we do not know cannot be told about lanes.
+            if s.change_mode(Mode::Plain, Mode::Pinned) || s.change_mode(Mode::Fresh, Mode::Pinned) {
+                s.stays_on_tcp(stats::Reason::PinnedCall);
+            }
+            Next::Kernel
+        }
+    }
 }
+
 /// pthread_atfork handlers.
-pub fn before_fork() {}
+pub fn before_fork() {
+    fork::before();
+}
+
 /// In the parent.
 pub fn after_fork_parent() {}
+
 /// In the child: only flags and raw system calls.
-pub fn after_fork_child() {}
-/// The process is about to end by exit() or return from main (atexit): nothing accepted may be lost.
-pub fn at_exit() {}
-/// Before unshare, setns (single-threaded callers only) and when main calls pthread_exit: end the background thread.
-pub fn quiet() {}
-/// The library constructor: read the environment, map the tables.
-pub fn start() {}
-/// The signal mask type, for the p-variants' signatures in the preload library.
-pub type SignalMask = sigset_t;
+pub fn after_fork_child() {
+    fork::in_child();
+}
+
+/// Before unshare, setns: end the background thread, which is started again when it is needed.
+pub fn quiet() {
+    if process::is_this() {
+        thread::stop();
+    }
+}
+
+/// The initial thread leaves by pthread_exit: the background thread must not keep the process alive.
+pub fn main_leaves() {
+    thread::main_leaves();
+}
+
+/// The library constructor: read the environment.
+pub fn start() {
+    process::set_pid();
+    policy::start();
+}
+
+/// What carries the stream behind `fd`: bit 0 the sending direction on a lane, bit 1 the receiving one; -1: not a stream.
+/// For tests.
+pub fn carrier(fd: c_int) -> c_int {
+    match stream::of(fd) {
+        None => -1,
+        Some(s) => {
+            let on = |flags: u32| c_int::from(flags & flag::LANE != 0);
+            on(s.view.tx.load(Acquire)) | on(s.view.rx.load(Acquire)) << 1
+        }
+    }
+}

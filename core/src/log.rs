@@ -116,11 +116,12 @@ macro_rules! at {
         }
     };
 }
+macro_rules! error { ($($arg:tt)*) => { $crate::log::at!(Error, $($arg)*) }; }
 macro_rules! warn_ { ($($arg:tt)*) => { $crate::log::at!(Warn, $($arg)*) }; }
 macro_rules! info { ($($arg:tt)*) => { $crate::log::at!(Info, $($arg)*) }; }
 macro_rules! debug { ($($arg:tt)*) => { $crate::log::at!(Debug, $($arg)*) }; }
 macro_rules! trace { ($($arg:tt)*) => { $crate::log::at!(Trace, $($arg)*) }; }
-pub(crate) use {at, debug, info, trace, warn_ as warn};
+pub(crate) use {at, debug, error, info, trace, warn_ as warn};
 
 #[cfg(test)]
 mod tests {

@@ -261,6 +261,11 @@ pub fn reserve(len: usize) -> Result<*mut c_void> {
     unsafe { mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1) }
 }
 
+/// munmap(2) of what [`reserve`] gave.
+pub fn unmap(at: *mut c_void, len: usize) {
+    let _ = call!(Sysno::munmap, at, len);
+}
+
 /// sched_yield(2).
 pub fn sched_yield() {
     let _ = call!(Sysno::sched_yield);

@@ -13,6 +13,9 @@ static TABLE: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
 /// One past the highest number that ever had an entry, for scans.
 static TOP: AtomicU32 = AtomicU32::new(0);
 
+/// The same without our own descriptors.
+static PROGRAM_TOP: AtomicU32 = AtomicU32::new(0);
+
 const KIND: u32 = 28;
 const INDEX: u32 = (1 << KIND) - 1;
 
@@ -58,6 +61,9 @@ pub fn set(fd: i32, entry: Entry) -> bool {
     let Some(slot) = TABLE.get(fd as u32 as usize) else { return false };
     slot.store(word, Release);
     TOP.fetch_max(fd as u32 + 1, Relaxed);
+    if entry != Entry::Internal {
+        PROGRAM_TOP.fetch_max(fd as u32 + 1, Relaxed);
+    }
     true
 }
 
@@ -73,6 +79,11 @@ pub fn clear(fd: i32) -> Entry {
 /// Marks a descriptor of our own, which the program may not close.
 pub fn set_internal(fd: i32) {
     set(fd, Entry::Internal);
+}
+
+/// No number above has ever had an entry that was not internal.
+pub fn highest() -> i32 {
+    PROGRAM_TOP.load(Relaxed) as i32 - 1
 }
 
 /// All numbers from `first` to `last` that have an entry, in order.

@@ -82,6 +82,7 @@ fn what_is_written_is_what_others_read() {
 
     records_are_used_again_and_run_out();
     a_child_has_counters_of_its_own();
+    a_limit_on_file_sizes_costs_only_the_counters();
 }
 
 fn records_are_used_again_and_run_out() {
@@ -147,4 +148,33 @@ fn a_child_has_counters_of_its_own() {
         parent.streams_ever,
         "the parent's are untouched"
     );
+}
+
+/// The kernel answers a file that is too large with SIGXFSZ, which would kill the program.
+fn a_limit_on_file_sizes_costs_only_the_counters() {
+    // SAFETY: as above.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        forked();
+        let limit = libc::rlimit {
+            rlim_cur: 4096,
+            rlim_max: 4096,
+        };
+        // SAFETY: lowers a limit of this child.
+        let limited = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) } == 0;
+        let unlisted = open_stream(5, Role::Acceptor, &[], &[]).is_none();
+        counters().hops.add(1);
+        // SAFETY: ends the child without running the test harness's exit code.
+        unsafe { libc::_exit(if limited && unlisted { 7 } else { 8 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(
+        libc::WIFEXITED(status),
+        "killed by signal {}",
+        libc::WTERMSIG(status)
+    );
+    assert_eq!(libc::WEXITSTATUS(status), 7);
 }

@@ -6,23 +6,45 @@ use rsock_core::calls::tracked;
 
 use crate::data::{receive_message, transmit_message};
 use crate::guard::fail;
+use crate::passing::{give, has_ancillary, take};
 use crate::time;
 
 hook_cancel! {
     unsafe fn recvmmsg(
         fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec
-    ) -> c_int {
-        if !tracked(fd) || messages.is_null() {
-            return real::recvmmsg(fd, messages, count, flags, timeout);
+    ) -> c_int [tracked(fd) && !messages.is_null() || any_ancillary(messages, count)] {
+        if tracked(fd) {
+            return receive_messages(fd, messages, count, flags, timeout);
         }
-        receive_messages(fd, messages, count, flags, timeout)
-    }
-    unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        if !tracked(fd) || messages.is_null() {
-            return real::sendmmsg(fd, messages, count, flags);
+        let result = real::recvmmsg(fd, messages, count, flags, timeout);
+        for at in 0..result.max(0) as usize {
+            take(&(*messages.add(at)).msg_hdr, 0);
         }
-        transmit_messages(fd, messages, count, flags)
+        result
     }
+    unsafe fn sendmmsg(
+        fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int
+    ) -> c_int [tracked(fd) && !messages.is_null() || any_ancillary(messages, count)] {
+        if tracked(fd) {
+            return transmit_messages(fd, messages, count, flags);
+        }
+        for at in 0..count as usize {
+            if !give(&(*messages.add(at)).msg_hdr) {
+                return -1;
+            }
+        }
+        real::sendmmsg(fd, messages, count, flags)
+    }
+}
+
+/// Has one of the messages ancillary data?
+///
+/// # Safety
+/// As for sendmmsg(2).
+unsafe fn any_ancillary(messages: *const mmsghdr, count: c_uint) -> bool {
+    // SAFETY: the caller's.
+    !messages.is_null()
+        && (0..count as usize).any(|at| unsafe { has_ancillary(&(*messages.add(at)).msg_hdr) })
 }
 
 /// The time-out is looked at after each message only, and written back; an error after the first message is not reported.
@@ -112,6 +134,6 @@ unsafe fn length(message: &msghdr) -> usize {
     }
     // SAFETY: the program's message says so.
     let spans: &[iovec] =
-        unsafe { core::slice::from_raw_parts(message.msg_iov, message.msg_iovlen as usize) };
+        unsafe { core::slice::from_raw_parts(message.msg_iov, message.msg_iovlen as _) };
     spans.iter().map(|span| span.iov_len).sum()
 }

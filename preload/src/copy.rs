@@ -22,10 +22,7 @@ hook_plain! {
 hook_cancel! {
     unsafe fn splice(
         input: c_int, off_in: *mut loff_t, out: c_int, off_out: *mut loff_t, len: size_t, flags: c_uint
-    ) -> ssize_t {
-        if !tracked(input) && !tracked(out) {
-            return real::splice(input, off_in, out, off_out, len, flags);
-        }
+    ) -> ssize_t [tracked(input) || tracked(out)] {
         let stream = if tracked(input) { input } else { out };
         drive(
             stream,

@@ -5,64 +5,45 @@ use rsock_core::calls::{Receive, Transmit, tracked};
 
 use crate::drive::{Sleep, drive};
 use crate::guard::set_errno;
+use crate::passing::{give, has_ancillary, take};
 
 hook_cancel! {
-    unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-        if !tracked(fd) {
-            return real::recv(fd, buffer, len, flags);
-        }
+    unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t [tracked(fd)] {
         receive(fd, &span(buffer, len), 1, flags, || real::recv(fd, buffer, len, flags))
     }
     unsafe fn recvfrom(
         fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t
-    ) -> ssize_t {
-        if !tracked(fd) {
-            return real::recvfrom(fd, buffer, len, flags, from, from_len);
-        }
+    ) -> ssize_t [tracked(fd)] {
         received_from(from, from_len, receive(fd, &span(buffer, len), 1, flags, || {
             real::recvfrom(fd, buffer, len, flags, from, from_len)
         }))
     }
-    unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        if !tracked(fd) || message.is_null() {
-            return real::recvmsg(fd, message, flags);
-        }
+    unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t [
+        tracked(fd) && !message.is_null() || has_ancillary(message)
+    ] {
         receive_message(fd, message, flags)
     }
-    unsafe fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
-        if !tracked(fd) || len > room {
-            return real::__recv_chk(fd, buffer, len, room, flags);
-        }
+    unsafe fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t [tracked(fd) && len <= room] {
         recv(fd, buffer, len, flags)
     }
     unsafe fn __recvfrom_chk(
         fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int, from: *mut sockaddr,
         from_len: *mut socklen_t
-    ) -> ssize_t {
-        if !tracked(fd) || len > room {
-            return real::__recvfrom_chk(fd, buffer, len, room, flags, from, from_len);
-        }
+    ) -> ssize_t [tracked(fd) && len <= room] {
         recvfrom(fd, buffer, len, flags, from, from_len)
     }
-    unsafe fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-        if !tracked(fd) {
-            return real::send(fd, buffer, len, flags);
-        }
+    unsafe fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t [tracked(fd)] {
         transmit(fd, &span(buffer, len), 1, flags, || real::send(fd, buffer, len, flags))
     }
     // TCP reads the address on an unconnected socket only (MSG_FASTOPEN), which the kernel does.
     unsafe fn sendto(
         fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t
-    ) -> ssize_t {
-        if !tracked(fd) {
-            return real::sendto(fd, buffer, len, flags, to, to_len);
-        }
+    ) -> ssize_t [tracked(fd)] {
         transmit(fd, &span(buffer, len), 1, flags, || real::sendto(fd, buffer, len, flags, to, to_len))
     }
-    unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-        if !tracked(fd) || message.is_null() {
-            return real::sendmsg(fd, message, flags);
-        }
+    unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t [
+        tracked(fd) && !message.is_null() || has_ancillary(message)
+    ] {
         transmit_message(fd, message, flags)
     }
 }
@@ -126,35 +107,47 @@ pub unsafe fn transmit(
     }
 }
 
-/// recvmsg on a tracked descriptor.
+/// recvmsg, on a tracked descriptor or with room for descriptors.
 ///
 /// # Safety
 /// As for recvmsg(2); `message` is not null.
 pub unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's, and it waits for us.
     unsafe {
-        drive(
-            fd,
-            Sleep::Cancellable,
-            || Receive::message(fd, message, flags),
-            || real::recvmsg(fd, message, flags),
-        )
+        let kernel = || real::recvmsg(fd, message, flags);
+        if tracked(fd) {
+            drive(
+                fd,
+                Sleep::Cancellable,
+                || Receive::message(fd, message, flags),
+                kernel,
+            )
+        } else {
+            take(message, kernel())
+        }
     }
 }
 
-/// sendmsg on a tracked descriptor.
+/// sendmsg, on a tracked descriptor or with descriptors in it.
 ///
 /// # Safety
 /// As for sendmsg(2); `message` is not null.
 pub unsafe fn transmit_message(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's, and it waits for us.
     unsafe {
-        drive(
-            fd,
-            Sleep::Cancellable,
-            || Transmit::message(fd, message, flags),
-            || real::sendmsg(fd, message, flags),
-        )
+        let kernel = || real::sendmsg(fd, message, flags);
+        if tracked(fd) {
+            drive(
+                fd,
+                Sleep::Cancellable,
+                || Transmit::message(fd, message, flags),
+                kernel,
+            )
+        } else if give(message) {
+            kernel()
+        } else {
+            -1
+        }
     }
 }
 

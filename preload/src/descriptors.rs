@@ -5,13 +5,12 @@ use rsock_core::calls::{self, Close, tracked};
 
 use crate::drive::{Sleep, drive};
 use crate::guard::{fail, note, ours};
+use crate::options::is_open;
 use crate::sockets::heal;
+use crate::stdio::keep_for_stdio;
 
 hook_cancel! {
-    unsafe fn close(fd: c_int) -> c_int {
-        if !tracked(fd) {
-            return real::close(fd);
-        }
+    unsafe fn close(fd: c_int) -> c_int [tracked(fd)] {
         if ours(|| calls::internal(fd)) == Ok(true) {
             return fail(libc::EBADF);
         }
@@ -60,18 +59,16 @@ pub fn copied(old: c_int, new: c_int) -> c_int {
         heal(new);
         if tracked(old) {
             note(|| calls::duplicated(old, new));
+            keep_for_stdio(new);
         }
     }
     new
 }
 
 /// dup2 and dup3, where either descriptor is tracked: `new` is closed by the call if it succeeds.
-///
-/// # Safety
-/// None of its own: `real` is the call.
-unsafe fn replace(old: c_int, new: c_int, mut real: impl FnMut() -> c_int) -> c_int {
+fn replace(old: c_int, new: c_int, mut real: impl FnMut() -> c_int) -> c_int {
     // A call that will fail must not close anything.
-    let result = if tracked(new) && crate::options::is_open(old) {
+    let result = if tracked(new) && is_open(old) {
         // SAFETY: no pointers are involved.
         unsafe { drive(new, Sleep::Through, || calls::about_to_replace(new), real) }
     } else {

@@ -25,30 +25,21 @@ hook_plain! {
 }
 
 hook_cancel! {
-    unsafe fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
-        if !tracked(epfd) {
-            return real::epoll_wait(epfd, events, max, timeout);
-        }
+    unsafe fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int [tracked(epfd)] {
         wait(epfd, events, max, time::from_millis(timeout), core::ptr::null(), || {
             real::epoll_wait(epfd, events, max, timeout)
         })
     }
     unsafe fn epoll_pwait(
         epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t
-    ) -> c_int {
-        if !tracked(epfd) {
-            return real::epoll_pwait(epfd, events, max, timeout, mask);
-        }
+    ) -> c_int [tracked(epfd)] {
         wait(epfd, events, max, time::from_millis(timeout), mask, || {
             real::epoll_pwait(epfd, events, max, timeout, mask)
         })
     }
     unsafe fn epoll_pwait2(
         epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t
-    ) -> c_int {
-        if !tracked(epfd) || !acceptable(timeout) {
-            return real::epoll_pwait2(epfd, events, max, timeout, mask);
-        }
+    ) -> c_int [tracked(epfd) && acceptable(timeout)] {
         wait(epfd, events, max, timeout.as_ref().copied(), mask, || {
             real::epoll_pwait2(epfd, events, max, timeout, mask)
         })
@@ -82,10 +73,7 @@ unsafe fn wait(
             .insert(EpollWait::new(epfd, events, max, timeout))
             .step()
     });
-    loop {
-        let (Ok(Ready::Sleep(timeout)), Some(operation)) = (&next, operation.as_mut()) else {
-            break;
-        };
+    while let (Ok(Ready::Sleep(timeout)), Some(operation)) = (&next, operation.as_mut()) {
         // SAFETY: the caller's.
         let result = unsafe { sleep(epfd, events, max, timeout.as_ref(), mask) };
         let after = errno();

@@ -9,46 +9,25 @@ use rsock_core::calls::tracked;
 use crate::data::{receive, span, transmit};
 
 hook_cancel! {
-    unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-        if !tracked(fd) {
-            return real::read(fd, buffer, len);
-        }
+    unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t [tracked(fd)] {
         receive(fd, &span(buffer, len), 1, 0, || real::read(fd, buffer, len))
     }
-    unsafe fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
-        if !tracked(fd) {
-            return real::write(fd, buffer, len);
-        }
+    unsafe fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t [tracked(fd)] {
         transmit(fd, &span(buffer, len), 1, 0, || real::write(fd, buffer, len))
     }
-    unsafe fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
-        if !tracked(fd) || !valid(iov, count) {
-            return real::readv(fd, iov, count);
-        }
+    unsafe fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t [tracked(fd) && valid(iov, count)] {
         receive(fd, iov, count as usize, 0, || real::readv(fd, iov, count))
     }
-    unsafe fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
-        if !tracked(fd) || !valid(iov, count) {
-            return real::writev(fd, iov, count);
-        }
+    unsafe fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t [tracked(fd) && valid(iov, count)] {
         transmit(fd, iov, count as usize, 0, || real::writev(fd, iov, count))
     }
-    unsafe fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        if !tracked(fd) || !valid(iov, count) || !streams(offset, flags) {
-            return real::preadv2(fd, iov, count, offset, flags);
-        }
+    unsafe fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t [tracked(fd) && valid(iov, count) && streams(offset, flags)] {
         receive(fd, iov, count as usize, as_message(flags), || real::preadv2(fd, iov, count, offset, flags))
     }
-    unsafe fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        if !tracked(fd) || !valid(iov, count) || !streams(offset, flags) {
-            return real::pwritev2(fd, iov, count, offset, flags);
-        }
+    unsafe fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t [tracked(fd) && valid(iov, count) && streams(offset, flags)] {
         transmit(fd, iov, count as usize, as_message(flags), || real::pwritev2(fd, iov, count, offset, flags))
     }
-    unsafe fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
-        if !tracked(fd) || len > room {
-            return real::__read_chk(fd, buffer, len, room);
-        }
+    unsafe fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t [tracked(fd) && len <= room] {
         read(fd, buffer, len)
     }
     unsafe fn pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t {

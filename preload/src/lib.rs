@@ -18,6 +18,7 @@ mod epoll;
 mod files;
 mod guard;
 mod options;
+mod passing;
 mod process;
 mod raw;
 mod readiness;

@@ -1,7 +1,8 @@
 //! How a function is exported.
 //!
 //! - [`hook_cancel!`]: cancellation points (pthreads(7)), and functions that a libc may lack. A cancelled thread unwinds
-//!   out of the real function *through* ours, so both are `extern "C-unwind"`, and no `catch_unwind` is on the way.
+//!   out of the real function *through* ours, so both are `extern "C-unwind"`, and no `catch_unwind` is on the way. The
+//!   gate, in brackets, says whether rsock has anything to do with the call; if not, the real function is jumped to.
 //! - [`hook_plain!`]: all others, by redhook. It catches every unwinding in an `extern "C"` frame, which is why it cannot
 //!   serve the first kind (the program would end with "exception not rethrown").
 //! - [`alias!`]: a second name that libc gives one of the above.
@@ -13,7 +14,7 @@
 
 /// Exports cancellation points: see the module.
 macro_rules! hook_cancel {
-    ($( unsafe fn $name:ident ( $($v:ident : $t:ty),* $(,)? ) -> $r:ty $body:block )*) => {
+    ($( unsafe fn $name:ident ( $($v:ident : $t:ty),* $(,)? ) -> $r:ty $([ $gate:expr ])? $body:block )*) => {
         /// The real functions.
         pub mod real {
             #[allow(unused_imports)]
@@ -35,8 +36,9 @@ macro_rules! hook_cancel {
                     let address = slot::$name.get(NAME);
                     // SAFETY: libc's function of this name has this type; so has the stand-in for a missing one, as far
                     // as the calling convention of the platforms we build for can tell.
-                    let function: unsafe extern "C-unwind" fn( $($t),* ) -> $r =
-                        unsafe { ::core::mem::transmute(address) };
+                    let function = unsafe {
+                        ::core::mem::transmute::<*mut ::libc::c_void, unsafe extern "C-unwind" fn( $($t),* ) -> $r>(address)
+                    };
                     // SAFETY: the caller keeps that function's contract.
                     unsafe { function( $($v),* ) }
                 }
@@ -49,10 +51,30 @@ macro_rules! hook_cancel {
         $(
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name( $($v : $t),* ) -> $r {
-                // SAFETY: the caller keeps the contract of libc's function of this name.
-                unsafe { $body }
+                hook_cancel! { @body real::$name( $($v : $t),* ) -> $r $([ $gate ])? $body }
             }
         )*
+    };
+    // Gate closed: a jump. What is behind the gate has a frame of its own, so that the jump needs none.
+    (@body real::$name:ident ( $($v:ident : $t:ty),* ) -> $r:ty [ $gate:expr ] $body:block) => {
+        #[inline(never)]
+        #[allow(unused_variables, reason = "some are for the gate only")]
+        unsafe fn behind_the_gate( $($v : $t),* ) -> $r {
+            // SAFETY: the caller keeps the contract of libc's function of this name.
+            unsafe { $body }
+        }
+        // SAFETY: as above.
+        unsafe {
+            if $gate {
+                behind_the_gate( $($v),* )
+            } else {
+                real::$name( $($v),* )
+            }
+        }
+    };
+    (@body real::$name:ident ( $($v:ident : $t:ty),* ) -> $r:ty $body:block) => {
+        // SAFETY: the caller keeps the contract of libc's function of this name.
+        unsafe { $body }
     };
 }
 

@@ -68,16 +68,10 @@ hook_plain! {
 
 hook_cancel! {
     // As ioctl. A program that passes an int leaves the upper half undefined.
-    unsafe fn fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
-        if !tracked(fd) && !makes_copy(command) {
-            return real::fcntl(fd, command, arg);
-        }
+    unsafe fn fcntl(fd: c_int, command: c_int, arg: c_ulong) -> c_int [tracked(fd) || makes_copy(command)] {
         controlled(fd, command, arg, || real::fcntl(fd, command, arg))
     }
-    unsafe fn fcntl64(fd: c_int, command: c_int, arg: c_ulong) -> c_int {
-        if !tracked(fd) && !makes_copy(command) {
-            return real::fcntl64(fd, command, arg);
-        }
+    unsafe fn fcntl64(fd: c_int, command: c_int, arg: c_ulong) -> c_int [tracked(fd) || makes_copy(command)] {
         controlled(fd, command, arg, || real::fcntl64(fd, command, arg))
     }
 }

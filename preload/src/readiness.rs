@@ -8,10 +8,7 @@ use crate::guard::{errno, ours, set_errno};
 use crate::time;
 
 hook_cancel! {
-    unsafe fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-        if !any_tracked(fds, count) {
-            return real::poll(fds, count, timeout);
-        }
+    unsafe fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int [any_tracked(fds, count)] {
         wait(
             || Poll::new(fds, count, time::from_millis(timeout)),
             core::ptr::null(),
@@ -21,10 +18,7 @@ hook_cancel! {
     }
     unsafe fn ppoll(
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t
-    ) -> c_int {
-        if !any_tracked(fds, count) || !acceptable(timeout) {
-            return real::ppoll(fds, count, timeout, mask);
-        }
+    ) -> c_int [any_tracked(fds, count) && acceptable(timeout)] {
         wait(
             || Poll::new(fds, count, timeout.as_ref().copied()),
             mask,
@@ -32,27 +26,18 @@ hook_cancel! {
             || real::ppoll(fds, count, timeout, mask),
         )
     }
-    unsafe fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
-        if !fits(count, room) {
-            return real::__poll_chk(fds, count, timeout, room);
-        }
+    unsafe fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int [fits(count, room)] {
         poll(fds, count, timeout)
     }
     unsafe fn __ppoll_chk(
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t
-    ) -> c_int {
-        if !fits(count, room) {
-            return real::__ppoll_chk(fds, count, timeout, mask, room);
-        }
+    ) -> c_int [fits(count, room)] {
         ppoll(fds, count, timeout, mask)
     }
     unsafe fn select(
         nfds: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval
-    ) -> c_int {
+    ) -> c_int [any_selected(nfds, [read, write, except])] {
         let kernel = || real::select(nfds, read, write, except, timeout);
-        if !any_selected(nfds, [read, write, except]) {
-            return kernel();
-        }
         let limit = match timeout.as_ref() {
             None => None,
             Some(given) => match time::from_timeval(given) {
@@ -70,16 +55,12 @@ hook_cancel! {
     unsafe fn pselect(
         nfds: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec,
         mask: *const sigset_t
-    ) -> c_int {
-        let kernel = || real::pselect(nfds, read, write, except, timeout, mask);
-        if !any_selected(nfds, [read, write, except]) || !acceptable(timeout) {
-            return kernel();
-        }
+    ) -> c_int [any_selected(nfds, [read, write, except]) && acceptable(timeout)] {
         wait(
             || Poll::select(nfds, read, write, except, timeout.as_ref().copied()),
             mask,
             |_| (),
-            kernel,
+            || real::pselect(nfds, read, write, except, timeout, mask),
         )
     }
 }
@@ -105,10 +86,7 @@ unsafe fn wait(
     let before = errno();
     let mut operation = None;
     let mut next = ours(|| operation.insert(make()).step());
-    loop {
-        let (Ok(Ready::Sleep(timeout)), Some(poll)) = (&next, operation.as_mut()) else {
-            break;
-        };
+    while let (Ok(Ready::Sleep(timeout)), Some(poll)) = (&next, operation.as_mut()) {
         let timeout = timeout
             .as_ref()
             .map_or(core::ptr::null(), |t| t as *const timespec);

@@ -8,12 +8,14 @@ use rsock_core::calls::{self, tracked};
 
 use crate::guard::{errno, note};
 use crate::options::answered;
+use crate::stdio::keep_for_stdio;
 
 hook_plain! {
     unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int => my_socket {
         let fd = plain::socket(domain, kind, protocol);
         if fd >= 0 {
             note(|| calls::made_socket(fd, domain, kind, protocol));
+            keep_for_stdio(fd);
         }
         fd
     }
@@ -56,10 +58,7 @@ hook_cancel! {
         }
         accepted(fd, address, len, flags, |a, l| real::accept4(fd, a, l, flags))
     }
-    unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-        if !tracked(fd) {
-            return real::connect(fd, address, len);
-        }
+    unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int [tracked(fd)] {
         let result = real::connect(fd, address, len);
         let after = errno();
         note(|| calls::connected(fd, address, len, result, after));
@@ -102,12 +101,11 @@ unsafe fn accepted(
     if !address.is_null() && len.is_null() {
         return real(address, len); // EFAULT
     }
-    // SAFETY: accept(2) reads `len` where there is an address.
-    let wanted = if address.is_null() {
-        0
-    } else {
-        unsafe { *len }
-    };
+    let mut wanted = 0;
+    if !address.is_null() {
+        // SAFETY: where there is an address, accept(2) reads the length.
+        wanted = unsafe { *len };
+    }
     if wanted > i32::MAX as socklen_t {
         return real(address, len); // EINVAL: the kernel's length is signed
     }
@@ -128,6 +126,7 @@ unsafe fn accepted(
             }
         }
         note(|| calls::accepted(listener, fd, buffer.as_ptr().cast(), full, flags));
+        keep_for_stdio(fd);
     }
     fd
 }

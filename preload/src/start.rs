@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
-use libc::{c_int, c_void};
+use libc::{c_char, c_int, c_void};
 use rsock_core::calls;
 use std::panic;
 use syscalls::{Sysno, syscall};
@@ -13,7 +13,12 @@ use crate::{
     stdio,
 };
 
+type Strings = *const *const c_char;
+
 unsafe extern "C" {
+    /// The environment, as libc and rsock-core read it.
+    static mut environ: Strings;
+
     /// What atexit(3) is made of. Without a library handle: handlers with one run when that library ends, and others' last
     /// destructors still use sockets then.
     fn __cxa_atexit(
@@ -23,19 +28,28 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-// SAFETY: calls nothing that needs another library's constructor (the linker was told to run this one first).
-#[ctor::ctor(unsafe)]
-fn start() {
+/// Not the ctor crate's: a constructor that runs first (-z initfirst) runs before glibc has set `environ`, and must take it
+/// from the loader's arguments.
+#[used]
+// SAFETY: the section holds pointers to functions of this type. (musl passes no arguments, but has set `environ`.)
+#[unsafe(link_section = ".init_array")]
+static START: unsafe extern "C" fn(c_int, Strings, Strings) = start;
+
+unsafe extern "C" fn start(_: c_int, _: Strings, environment: Strings) {
     resolve();
     panic::set_hook(Box::new(report));
-    // SAFETY: the handlers stay loaded (-z nodelete) and unwind nowhere. Failure (no memory) leaves a child or an exit that
-    // rsock learns of from the process id, or not at all: nothing is lost but what was on lanes.
+    // SAFETY: no other thread exists. The handlers stay loaded (-z nodelete) and unwind nowhere. If libc has no memory to
+    // note them, a child is told by its process id, and what an exit would have flushed is lost as with kill -9.
     unsafe {
+        if environ.is_null() {
+            environ = environment;
+        }
         libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
         __cxa_atexit(at_exit, null_mut(), null_mut());
     }
-    calls::start();
-    open();
+    if panic::catch_unwind(calls::start).is_ok() {
+        open();
+    }
 }
 
 /// So that no call has to, in a signal handler or a forked child.

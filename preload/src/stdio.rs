@@ -1,5 +1,6 @@
 //! stdio on a stream: libc's own FILE functions reach the kernel without passing our symbols, so a stream that becomes a
-//! FILE stays on TCP for good, and needs nothing more than that.
+//! FILE stays on TCP for good, and needs nothing more than that. So does one in the place of stdin, stdout or stderr, whose
+//! FILEs are always there.
 
 use libc::{FILE, c_char, c_int, c_void};
 use rsock_core::calls::{Close, tracked};
@@ -49,4 +50,14 @@ hook_cancel! {
 alias! {
     unsafe fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE = my_fdopen;
     unsafe fn _IO_fclose(file: *mut FILE) -> c_int = fclose;
+}
+
+/// `fd` was made or copied to: if that is a place of stdio's, the stream stays on TCP.
+pub fn keep_for_stdio(fd: c_int) {
+    if (0..=libc::STDERR_FILENO).contains(&fd) && tracked(fd) {
+        let before = errno();
+        // A failure shows in the stream's next call.
+        let _on_tcp = pin(fd);
+        set_errno(before);
+    }
 }

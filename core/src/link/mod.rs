@@ -8,7 +8,7 @@ pub mod bell;
 pub mod memory;
 pub mod ring;
 
-use crate::stream::message::Message;
+use crate::stream::Message;
 use ring::{RingReader, RingWriter};
 
 /// A link to another process, as the socket calls use it.
@@ -39,7 +39,7 @@ pub struct Lane {
     /// The link it is on.
     pub link: &'static dyn Link,
     /// Its number there.
-    pub id: crate::stream::message::LaneId,
+    pub id: crate::stream::LaneId,
     /// Our sending direction.
     pub out: RingWriter,
     /// Our receiving direction.

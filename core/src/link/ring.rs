@@ -26,6 +26,17 @@ pub struct Cursors {
     pad2: [u8; 128 - 16],
 }
 
+impl Cursors {
+    /// The start of a lane: nothing published, nothing consumed, nobody waits. For the end that grants it, before it does.
+    pub fn reset(&self) {
+        self.published.store(0, Relaxed);
+        self.left.store(0, Relaxed);
+        self.consumed.store(0, Relaxed);
+        self.reader_bells.store(0, Relaxed);
+        self.writer_bells.store(0, Release);
+    }
+}
+
 /// The bytes of a [`Cursors`] in an arena.
 pub const CURSORS_SIZE: usize = size_of::<Cursors>();
 
@@ -120,14 +131,6 @@ impl RingWriter {
     pub fn consumed(&self) -> u64 {
         self.0.cursors().consumed.load(Acquire)
     }
-
-    /// The start of a lane: nothing published beyond `position`, nobody waits.
-    pub fn reset(&self, position: u64) {
-        let c = self.0.cursors();
-        c.published.store(position, Relaxed);
-        c.left.store(0, Relaxed);
-        c.writer_bells.store(0, Release);
-    }
 }
 
 /// The receiving end of a ring.
@@ -154,13 +157,6 @@ impl RingReader {
     #[inline(always)]
     pub fn left(&self) -> bool {
         self.0.cursors().left.load(Acquire) != 0
-    }
-
-    /// The start of a lane.
-    pub fn reset(&self, position: u64) {
-        let c = self.0.cursors();
-        c.consumed.store(position, Relaxed);
-        c.reader_bells.store(0, Release);
     }
 }
 

@@ -5,7 +5,7 @@ use super::stream::{Mode, NOTHING, Rx, Stream, flag};
 use crate::log::{debug, warn};
 use crate::readiness;
 use crate::stats::{self, Direction, LinkKind, Reason};
-use crate::stream::message::Message;
+use crate::stream::Message;
 use crate::stream::{ControlSeen, PeerFate, Receiver, RecvState, TcpRead};
 use crate::sys::{self, Errno};
 use core::sync::atomic::Ordering::*;
@@ -81,23 +81,36 @@ fn close_lane(rx: &Rx) {
 }
 
 /// TCP has ended (recv returned 0) where the engine expected data.
-pub fn pump_end(s: &Stream, rx: &mut Rx) {
+pub fn tcp_ended(s: &Stream, rx: &mut Rx) {
     ended(s, rx);
     refresh(s, rx);
 }
+
+/// How long an end of TCP without a RESUME is held back until the link or the process at its other end is gone too (H18).
+const FATE_NS: u64 = 1_000_000_000;
 
 /// Was it a clean end?
 fn ended(s: &Stream, rx: &mut Rx) {
     let mut fate = PeerFate::Alive;
     let mut unread = false;
-    if let Some(lane) = &rx.lane {
-        // The link's queue first: a FIN or CLOSE may be on its way.
-        lane.link.poll();
+    if let Some(lane) = &rx.lane
+        && rx.engine.needs_ring()
+    {
         let pid = lane.link.peer_pid();
         if lane.link.lost() || pid > 0 && sys::gone(pid) {
             // A memory link's ring outlives its writer.
             fate = PeerFate::Dead { published: Some(lane.input.published()) };
             unread = lane.out.consumed() < s.view.tx_position.load(Relaxed) && s.view.tx.load(Relaxed) & flag::LANE != 0;
+        } else {
+            let now = sys::now();
+            let since = s.ended_at.load(Relaxed);
+            if since == 0 {
+                s.ended_at.store(now, Relaxed);
+            }
+            if since == 0 || now - since < FATE_NS {
+                crate::process::background::look_later(s);
+                return;
+            }
         }
     }
     let outcome = rx.engine.tcp_eof(fate, unread);

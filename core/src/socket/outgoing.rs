@@ -6,7 +6,7 @@ use crate::log::debug;
 use crate::policy;
 use crate::readiness;
 use crate::stats::{self, Direction, LinkKind, Reason};
-use crate::stream::message::Message;
+use crate::stream::Message;
 use crate::stream::{Position, SendState, Sender};
 use crate::sys::{self, Errno};
 use core::sync::atomic::Ordering::*;
@@ -110,7 +110,7 @@ pub fn look(s: &Stream) {
 }
 
 /// Whether the kernel says that the connection is no more (TCP_CLOSE).
-fn reset_by_peer(fd: i32) -> bool {
+pub fn reset_by_peer(fd: i32) -> bool {
     const TCP_CLOSE: u8 = 7;
     // SAFETY: all-zero is a valid tcp_info.
     let none: libc::tcp_info = unsafe { core::mem::zeroed() };
@@ -142,6 +142,12 @@ pub fn may_hop(tx: &mut Tx) -> bool {
 pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
     let fd = s.fd();
     let Some(lane) = tx.lane else { return };
+    if !super::census::sent_agrees(fd, s.connector.load(Relaxed), tx.engine.position()) {
+        // Somebody else writes to this socket: its bytes must not be overtaken.
+        tx.misses = MAX_MISSES + 1;
+        s.stays_on_tcp(Reason::OtherProcess);
+        return;
+    }
     let queued = sys::ioctl_int(fd, libc::TIOCOUTQ).unwrap_or(i32::MAX);
     if queued > QUEUED_LIMIT || sys::poll_now(fd, libc::POLLOUT) & libc::POLLOUT == 0 {
         return;
@@ -154,8 +160,8 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
     if lane.link.send(&Message::Hop(hop), None) {
         let start = sys::now();
         loop {
-            // Both ends may be in this very thread's process (H35): serve our own links while we wait.
-            crate::process::background::serve_links();
+            // The answer comes through our background thread, which may want this core (H35: so may the peer's).
+            sys::sched_yield();
             answer = s.answer.load(Acquire);
             if answer >> 2 == u64::from(hop.seq) || sys::now() - start > HOP_WAIT_NS || lane.link.lost() {
                 break;

@@ -10,7 +10,7 @@ use super::{inflight::InFlight, incoming};
 use crate::calls::Next;
 use crate::link::Lane;
 use crate::readiness::spin;
-use crate::stream::TcpRead;
+use crate::stream::{RecvState, TcpRead};
 use crate::sys::{self, Errno, set_errno};
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, iovec, msghdr, ssize_t};
@@ -119,7 +119,19 @@ impl Receive {
                         return self.finish(self.done as ssize_t);
                     }
                 }
-                Got::Again => {}
+                Got::Again => {
+                    if s.mode() != Mode::Careful && self.done == 0 {
+                        return self.step();
+                    }
+                    if s.mode() == Mode::Free {
+                        return self.finish(self.done as ssize_t);
+                    }
+                }
+                Got::Again => {
+                    if s.mode() != Mode::Careful {
+                        return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.step() };
+                    }
+                }
                 Got::End => return self.finish(self.done as ssize_t),
                 Got::Failed(_) if self.done > 0 => return self.finish(self.done as ssize_t),
                 Got::Failed(errno) => return self.fail(errno),
@@ -192,7 +204,7 @@ impl Receive {
             let available = incoming::available(s, rx);
             if available > 0 {
                 let need = least.saturating_sub(self.done) as u64;
-                if available < need && !rx.engine.ended() && !looked && self.flags & libc::MSG_WAITALL == 0 {
+                if available < need && !rx.engine.finished() && !looked && self.flags & libc::MSG_WAITALL == 0 {
                     return self.nothing(rx);
                 }
                 return Got::Bytes(take_from_lane(s, rx, cursor, available, peek, discard));
@@ -239,7 +251,7 @@ impl Receive {
 
     fn nothing(&self, rx: &Rx) -> Got {
         match (rx.engine.tcp_read(), rx.lane) {
-            (TcpRead::Control { .. }, Some(lane)) if rx.engine.on_lane() => Got::Nothing(From::Lane(lane)),
+            (TcpRead::Control { .. }, Some(lane)) if rx.engine.state() == RecvState::Lane => Got::Nothing(From::Lane(lane)),
             _ => Got::Nothing(From::Tcp),
         }
     }
@@ -251,7 +263,7 @@ impl Receive {
         let flags = (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT;
         match sys::recvmsg(s.fd(), &mut message, flags) {
             Ok(0) => {
-                incoming::pump_end(s, rx);
+                incoming::tcp_ended(s, rx);
                 Got::Again
             }
             Ok(n) => {

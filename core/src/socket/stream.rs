@@ -111,6 +111,14 @@ pub struct View {
     pub published: AtomicPtr<AtomicU64>,
     /// Where the peer says what it consumed.
     pub consumed: AtomicPtr<AtomicU64>,
+    /// Where the peer says that it left the lane; null without a lane.
+    pub left: AtomicPtr<AtomicU32>,
+    /// Where the peer looks for the bells of our receivers; null without a lane.
+    pub reader_bells: AtomicPtr<AtomicU64>,
+    /// Where the peer looks for the bells of our senders; null without a lane.
+    pub writer_bells: AtomicPtr<AtomicU64>,
+    /// The lane's link, index + 1; 0: no lane.
+    pub link: AtomicU32,
     /// Size of the ring we send into, in bytes.
     pub ring: AtomicU64,
     /// Counts the times a send found no room: a new edge for EPOLLOUT is due afterwards.
@@ -147,10 +155,14 @@ pub struct Stream {
     pub messages: AtomicU64,
     /// See `messages`.
     pub bytes: AtomicU64,
-    /// The peer's port and a hash of its address as accept said it: for the search by address.
-    pub peer_hint: AtomicU64,
     /// The background thread has been told about this stream.
     pub asked: AtomicBool,
+    /// The peer refused that many times.
+    pub refusals: AtomicU32,
+    /// When TCP ended without a RESUME before it (CLOCK_MONOTONIC, ns), 0: it did not.
+    pub ended_at: AtomicU64,
+    /// It existed when this process forked: its descriptors may be used elsewhere too.
+    pub shared: AtomicBool,
     /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
     pub answer: AtomicU64,
     /// The sending direction.
@@ -181,6 +193,45 @@ pub struct Stream {
     pub reason: AtomicU8,
 }
 
+impl View {
+    /// A lane is there: what readers without a lock need of it.
+    pub fn show_lane(&self, lane: &Lane) {
+        let (input, out) = (lane.input.0.cursors(), lane.out.0.cursors());
+        self.left.store((&raw const input.left).cast_mut(), Release);
+        self.reader_bells.store((&raw const input.reader_bells).cast_mut(), Release);
+        self.writer_bells.store((&raw const out.writer_bells).cast_mut(), Release);
+        self.link.store(lane.link.index() as u32 + 1, Release);
+    }
+
+    /// Whether TCP or the peer gave a reason to look under the locks.
+    pub fn needs_look(&self) -> bool {
+        // SAFETY: the word stays mapped for the life of the process; null means that there is no lane.
+        let left = unsafe { self.left.load(Acquire).as_ref() }.is_some_and(|w| w.load(Acquire) != 0);
+        left || (self.rx.load(Acquire) | self.tx.load(Acquire)) & flag::LOOK != 0
+    }
+
+    /// The lane is gone.
+    pub fn hide_lane(&self) {
+        self.link.store(0, Release);
+        self.left.store(core::ptr::null_mut(), Release);
+        self.reader_bells.store(core::ptr::null_mut(), Release);
+        self.writer_bells.store(core::ptr::null_mut(), Release);
+    }
+
+    /// Tells the peer which bells of this process wait.
+    pub fn show_bells(&self, s: &Stream) {
+        // SAFETY: the words stay mapped for the life of the process; null means that there is no lane.
+        unsafe {
+            if let Some(word) = self.reader_bells.load(Acquire).as_ref() {
+                word.store(s.rx_bells.load(SeqCst), SeqCst);
+            }
+            if let Some(word) = self.writer_bells.load(Acquire).as_ref() {
+                word.store(s.tx_bells.load(SeqCst), SeqCst);
+            }
+        }
+    }
+}
+
 static STREAMS: Slab<Stream, { 1 << 17 }> = Slab::new();
 
 /// Stands in where there is no lane: nothing published, nothing consumed.
@@ -189,6 +240,9 @@ pub static NOTHING: AtomicU64 = AtomicU64::new(0);
 fn nothing() -> *mut AtomicU64 {
     (&raw const NOTHING).cast_mut()
 }
+
+/// Generations count in 24 bits, so that an id leaves the upper byte of a word free.
+const GENERATION: u32 = 0xff_ffff;
 
 /// A stream's name that does not outlive it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -247,8 +301,10 @@ impl Stream {
             sending: AtomicU32::new(0),
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            peer_hint: AtomicU64::new(0),
             asked: AtomicBool::new(false),
+            refusals: AtomicU32::new(0),
+            ended_at: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
             answer: AtomicU64::new(0),
             tx: Lock::new(Tx::new()),
             rx: Lock::new(Rx::new()),
@@ -259,6 +315,10 @@ impl Stream {
                 tx_position: AtomicU64::new(0),
                 published: AtomicPtr::new(nothing()),
                 consumed: AtomicPtr::new(nothing()),
+                left: AtomicPtr::new(core::ptr::null_mut()),
+                reader_bells: AtomicPtr::new(core::ptr::null_mut()),
+                writer_bells: AtomicPtr::new(core::ptr::null_mut()),
+                link: AtomicU32::new(0),
                 ring: AtomicU64::new(0),
                 full: AtomicU32::new(0),
                 change: AtomicU32::new(0),
@@ -299,10 +359,13 @@ impl Stream {
         self.sending.store(0, Relaxed);
         self.messages.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
-        self.peer_hint.store(0, Relaxed);
         self.nodelay.store(false, Relaxed);
         self.connector.store(false, Relaxed);
         self.asked.store(false, Relaxed);
+        self.refusals.store(0, Relaxed);
+        self.ended_at.store(0, Relaxed);
+        self.shared.store(false, Relaxed);
+        self.kept.store(-1, Relaxed);
         self.answer.store(0, Relaxed);
         self.low_water.store(1, Relaxed);
         self.rx_bells.store(0, Relaxed);
@@ -323,15 +386,29 @@ impl Stream {
         self.view.tx.store(0, Relaxed);
         self.view.published.store(nothing(), Relaxed);
         self.view.consumed.store(nothing(), Relaxed);
+        self.view.hide_lane();
         if let Some(slot) = self.record.lock().and_then(|mut r| r.take()) {
             stats::close_stream(slot);
         }
         STREAMS.give(self.index);
     }
 
+    /// In a fork child: whoever held a lock does not exist here.
+    pub fn reset_locks(&self) {
+        self.tx.reset();
+        self.rx.reset();
+        self.registrations.reset();
+        self.record.reset();
+        self.receiving.store(0, Relaxed);
+        self.sending.store(0, Relaxed);
+        self.rx_bells.store(0, Relaxed);
+        self.tx_bells.store(0, Relaxed);
+        self.watched.store(0, Relaxed);
+    }
+
     /// Its name.
     pub fn id(&self) -> StreamId {
-        StreamId(u64::from(self.generation.load(Acquire)) << 32 | u64::from(self.index))
+        StreamId(u64::from(self.generation.load(Acquire) & GENERATION) << 32 | u64::from(self.index))
     }
 
     /// What it is.
@@ -364,6 +441,11 @@ impl Stream {
     /// Whether either direction uses or is about to use a lane.
     pub fn hopped(&self) -> bool {
         (self.view.rx.load(Acquire) | self.view.tx.load(Acquire)) & (flag::LANE | flag::BETWEEN) != 0
+    }
+
+    /// Whether a lane is asked for or agreed on, hopped or not.
+    pub fn lane_pending(&self) -> bool {
+        self.rx.try_lock().is_none_or(|rx| rx.lane.is_some()) || self.tx.try_lock().is_none_or(|tx| tx.lane.is_some())
     }
 
     /// Statistics of this stream, listing it first if need be.

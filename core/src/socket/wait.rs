@@ -42,14 +42,6 @@ impl Sleep {
         }
     }
 
-    /// The lane's word in which the peer looks for our bells.
-    fn word(&self, lane: &Lane) -> &'static AtomicU64 {
-        match self.what {
-            For::Receive => &lane.input.0.cursors().reader_bells,
-            For::Send => &lane.out.0.cursors().writer_bells,
-        }
-    }
-
     /// Whether a signal ended the sleep; asked once.
     pub fn interrupted(&mut self) -> bool {
         core::mem::replace(&mut self.interrupted, false)
@@ -70,7 +62,7 @@ impl Sleep {
                 bells.fetch_and(!(1 << (before - 1)), SeqCst);
             }
             bells.fetch_or(bell.bit(), SeqCst);
-            self.word(&lane).store(bells.load(SeqCst), SeqCst);
+            self.stream.view.show_bells(self.stream);
             self.bell = Some((bell, lane));
         }
         let Some((bell, _)) = self.bell else { return false };

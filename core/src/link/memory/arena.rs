@@ -6,7 +6,7 @@
 use crate::link::ring::{CURSORS_SIZE, Cursors, Ring, RingReader, RingWriter};
 use crate::sys::{self, Errno, lock::Lock};
 use core::ptr;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Lanes in one arena; a link gets more arenas as it needs them.
 pub const LANES: u32 = 16;
@@ -50,8 +50,19 @@ pub fn size(ring: u64) -> u64 {
 
 const SEALS: usize = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) as usize;
 
-/// Makes a sealed memfd for an arena.
+/// Bytes of the arenas that this process has mapped.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Whether another arena would stay within `RSOCK_MEMORY_LIMIT`.
+pub fn within_limit(ring: u64) -> bool {
+    MADE.load(Relaxed) + size(ring) <= crate::policy::MEMORY_LIMIT.get()
+}
+
+/// Makes a sealed memfd for an arena. ENOMEM beyond `RSOCK_MEMORY_LIMIT`.
 pub fn create(ring: u64) -> sys::Result<i32> {
+    if !within_limit(ring) {
+        return Err(Errno(libc::ENOMEM));
+    }
     let fd = sys::memfd(c"rsock-arena")?;
     let sealed = sys::ftruncate(fd, size(ring)).and_then(|()| sys::fcntl(fd, libc::F_ADD_SEALS, SEALS));
     match sealed {
@@ -83,12 +94,14 @@ impl Arena {
         let (at, fixed) = recycled.map_or((ptr::null_mut(), 0), |a| (a as *mut libc::c_void, libc::MAP_FIXED));
         // SAFETY: a new mapping, or one over an address range that a former arena left to us.
         let base = unsafe { sys::mmap(at, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed, fd)? };
+        MADE.fetch_add(len as u64, Relaxed);
         Ok(Arena { base: base.cast(), ring })
     }
 
     /// Gives the memory back and keeps the addresses, readable as zeros, for the next arena.
     pub fn retire(self) {
         let len = size(self.ring) as usize;
+        MADE.fetch_sub(len as u64, Relaxed);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: the range is ours; readers that come late see zeros.
         if unsafe { sys::mmap(self.base.cast(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1) }.is_err() {

@@ -10,8 +10,9 @@ pub mod wire;
 use super::bell::{self, Bell};
 use super::ring::{RingReader, RingWriter};
 use super::{Lane, Link};
-use crate::stream::message::{LaneId, MAX_MESSAGE, Message};
+use crate::stream::{LaneId, MAX_MESSAGE, Message};
 use crate::sys::{self, Errno, lock::Lock};
+use crate::slab::Slab;
 use crate::table;
 use arena::{Arena, LANES, Side};
 use core::ptr;
@@ -22,6 +23,12 @@ use std::sync::OnceLock;
 pub const MAX_LINKS: usize = 1024;
 const MAX_ARENAS: usize = 64;
 const VERSION: u8 = 1;
+/// A lane id is a turn number and, in its low bits, a place in the arenas.
+const PLACE_BITS: u32 = 10;
+const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
+const _: () = assert!(MAX_ARENAS * LANES as usize == 1 << PLACE_BITS);
+/// Stands in `owners` while a place is being taken.
+const FREE_OWNER: u64 = u64::MAX;
 
 const FREE: u32 = 0;
 const GREETING: u32 = 1;
@@ -44,7 +51,14 @@ pub struct MemoryLink {
     sent: AtomicU64,
     /// Lanes in use in this process, both roles.
     lanes: AtomicU32,
-    numbers: Lock<[u64; MAX_ARENAS * LANES as usize / 64]>,
+    /// Streams by place, + 1; 0: free.
+    owners: [AtomicU64; MAX_ARENAS * LANES as usize],
+    /// Ids of the lanes there.
+    ids: [AtomicU32; MAX_ARENAS * LANES as usize],
+    /// Counts the lanes handed out: the upper part of an id.
+    turn: AtomicU32,
+    /// One past the highest place ever taken.
+    high: AtomicU32,
     reading: Lock<()>,
 }
 
@@ -68,19 +82,11 @@ pub fn set_handler(handler: Handler) {
     let _ = HANDLER.set(handler);
 }
 
-static LINKS: [MemoryLink; MAX_LINKS] = {
-    let mut all = [const { MemoryLink::new(0) }; MAX_LINKS];
-    let mut i = 0;
-    while i < MAX_LINKS {
-        all[i].index = i;
-        i += 1;
-    }
-    all
-};
+static LINKS: Slab<MemoryLink, MAX_LINKS> = Slab::new();
 
 /// The link in slot `index`, whatever its state.
 pub fn get(index: usize) -> Option<&'static MemoryLink> {
-    LINKS.get(index)
+    LINKS.get(index as u32)
 }
 
 /// All links that are in use.
@@ -89,9 +95,9 @@ pub fn all() -> impl Iterator<Item = &'static MemoryLink> {
 }
 
 impl MemoryLink {
-    const fn new(index: usize) -> Self {
+    fn new(index: u32) -> Self {
         MemoryLink {
-            index,
+            index: index as usize,
             state: AtomicU32::new(FREE),
             side: AtomicU32::new(0),
             fd: AtomicI32::new(-1),
@@ -102,21 +108,27 @@ impl MemoryLink {
             owed: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             lanes: AtomicU32::new(0),
-            numbers: Lock::new([0; MAX_ARENAS * LANES as usize / 64]),
+            owners: [const { AtomicU64::new(0) }; MAX_ARENAS * LANES as usize],
+            ids: [const { AtomicU32::new(0) }; MAX_ARENAS * LANES as usize],
+            turn: AtomicU32::new(0),
+            high: AtomicU32::new(0),
             reading: Lock::new(()),
         }
     }
 
     fn claim(fd: i32, side: Side) -> Option<&'static MemoryLink> {
-        let link = LINKS.iter().find(|l| l.state.compare_exchange(FREE, GREETING, AcqRel, Relaxed).is_ok())?;
+        let link = LINKS.take(MemoryLink::new)?;
+        link.state.store(GREETING, Release);
         link.fd.store(fd, Release);
         link.side.store(side as u32, Release);
         link.owed.store(0, Release);
         link.sent.store(1 << Bell::BACKGROUND.index(), Release);
         link.lanes.store(0, Release);
-        if let Some(mut numbers) = link.numbers.lock() {
-            *numbers = [0; MAX_ARENAS * LANES as usize / 64];
+        for owner in &link.owners {
+            owner.store(0, Release);
         }
+        link.turn.store(0, Release);
+        link.high.store(0, Release);
         table::set_internal(fd);
         Some(link)
     }
@@ -233,55 +245,87 @@ impl MemoryLink {
         Arena::at(self.arenas.get(index)?.load(Acquire), self.ring.load(Relaxed))
     }
 
-    /// Takes a lane number (initiator only); makes a new arena when none has room. None: no more lanes, or no memory.
-    pub fn new_lane(&self) -> Option<LaneId> {
-        let number = {
-            let mut numbers = self.numbers.lock()?;
-            let word = numbers.iter().position(|w| *w != u64::MAX)?;
-            let bit = (!numbers[word]).trailing_zeros();
-            let number = word as u32 * 64 + bit;
-            let index = (number / LANES) as usize;
-            if self.arena(index).is_none() {
-                let ring = self.ring.load(Relaxed);
-                let memfd = arena::create(ring).ok()?;
-                let made = Arena::map(memfd, ring).and_then(|a| {
-                    self.arenas[index].store(a.address(), Release);
-                    wire::send(self.fd(), &[b'A', index as u8], &[memfd])
-                });
-                sys::close(memfd);
-                if made.is_err() {
-                    if let Some(a) = self.arena(index) {
-                        self.arenas[index].store(ptr::null_mut(), Release);
-                        a.retire();
-                    }
-                    return None;
-                }
-            }
-            numbers[word] |= 1 << bit;
-            number
-        };
-        Some(LaneId(number))
+    /// Takes a lane for the stream `owner` (initiator only); makes a new arena when none has room. None: no more lanes, or no
+    /// memory. Its id is never used again; its place is, when both ends are done with it.
+    pub fn new_lane(&self, owner: u64) -> Option<LaneId> {
+        let turn = self.turn.fetch_add(1, Relaxed);
+        let start = self.high.load(Relaxed) as usize;
+        // The place after the last one taken, so that a place rests a while; new places only when all known ones are in use.
+        let place = (0..start)
+            .map(|i| (i + turn as usize) % start)
+            .chain(start..LANES as usize * MAX_ARENAS)
+            .find(|p| self.owners[*p].compare_exchange(0, FREE_OWNER, AcqRel, Relaxed).is_ok())?;
+        if !self.provide((place as u32 / LANES) as usize) {
+            self.owners[place].store(0, Release);
+            return None;
+        }
+        self.high.fetch_max(place as u32 + 1, Relaxed);
+        let id = LaneId((turn << PLACE_BITS) | place as u32);
+        self.ids[place].store(id.0, Release);
+        self.owners[place].store(owner + 1, Release);
+        self.lanes.fetch_add(1, AcqRel);
+        Some(id)
     }
 
-    /// Gives a number back when both ends are done with the lane.
-    pub fn free_lane(&self, lane: LaneId) {
-        if let Some(mut numbers) = self.numbers.lock()
-            && let Some(word) = numbers.get_mut(lane.0 as usize / 64)
+    /// Sees to it that arena `index` is there and that the peer has it.
+    fn provide(&self, index: usize) -> bool {
+        if self.arena(index).is_some() {
+            return true;
+        }
+        let ring = self.ring.load(Relaxed);
+        let Ok(memfd) = arena::create(ring) else { return false };
+        let made = Arena::map(memfd, ring).and_then(|a| {
+            self.arenas[index].store(a.address(), Release);
+            wire::send(self.fd(), &[b'A', index as u8], &[memfd])
+        });
+        sys::close(memfd);
+        if made.is_err()
+            && let Some(a) = self.arena(index)
         {
-            *word &= !(1 << (lane.0 % 64));
+            self.arenas[index].store(ptr::null_mut(), Release);
+            a.retire();
+        }
+        made.is_ok()
+    }
+
+    /// The acceptor's side of [`MemoryLink::new_lane`]: false when the place is still in use here.
+    pub fn claim_lane(&self, lane: LaneId, owner: u64) -> bool {
+        let place = (lane.0 & PLACE_MASK) as usize;
+        let free = self.owners[place].compare_exchange(0, owner + 1, AcqRel, Relaxed).is_ok();
+        if free {
+            self.ids[place].store(lane.0, Release);
+            self.lanes.fetch_add(1, AcqRel);
+        }
+        free
+    }
+
+    /// Which stream a lane belongs to in this process; None for a lane that is gone.
+    pub fn owner(&self, lane: LaneId) -> Option<u64> {
+        let place = (lane.0 & PLACE_MASK) as usize;
+        let owner = self.owners[place].load(Acquire);
+        (owner != 0 && owner != FREE_OWNER && self.ids[place].load(Acquire) == lane.0).then(|| owner - 1)
+    }
+
+    /// All streams of this process with a lane on this link.
+    pub fn owners(&self) -> impl Iterator<Item = u64> {
+        let high = LANES as usize * MAX_ARENAS;
+        self.owners[..high].iter().map(|o| o.load(Acquire)).filter(|o| *o != 0 && *o != FREE_OWNER).map(|o| o - 1)
+    }
+
+    /// The lane's place is free on this end.
+    pub fn free_lane(&self, lane: LaneId) {
+        let place = (lane.0 & PLACE_MASK) as usize;
+        if self.ids[place].load(Acquire) == lane.0 && self.owners[place].swap(0, AcqRel) != 0 {
+            self.lanes.fetch_sub(1, AcqRel);
         }
     }
 
     /// The lane with that number; None when the peer named one that does not exist.
     pub fn lane(&'static self, id: LaneId) -> Option<Lane> {
-        let arena = self.arena((id.0 / LANES) as usize)?;
-        let (out, input) = arena.lane(id.0 % LANES, self.side());
+        let place = id.0 & PLACE_MASK;
+        let arena = self.arena((place / LANES) as usize)?;
+        let (out, input) = arena.lane(place % LANES, self.side());
         Some(Lane { link: self, id, out, input })
-    }
-
-    /// A stream of this process begins (+1) or ends (-1) to use a lane.
-    pub fn count_lane(&self, by: i32) -> u32 {
-        self.lanes.fetch_add(by as u32, AcqRel).wrapping_add(by as u32)
     }
 
     fn armed(&self, side: Side) -> Option<&'static AtomicU64> {
@@ -417,6 +461,7 @@ impl MemoryLink {
         }
         self.pid.store(0, Release);
         self.state.store(FREE, Release);
+        LINKS.give(self.index as u32);
     }
 
     /// Whether it is lost and may be released.
@@ -427,12 +472,13 @@ impl MemoryLink {
     /// In a fork child: the parent's links are not ours. Descriptors are closed, memory stays mapped (inherited streams
     /// may be looked at), nothing is said to the peer.
     pub fn abandon_all() {
-        for link in &LINKS {
+        LINKS.reset_lock();
+        for link in LINKS.iter() {
             if link.state.swap(FREE, AcqRel) == FREE {
                 continue;
             }
+            LINKS.give(link.index as u32);
             link.reading.reset();
-            link.numbers.reset();
             let bells = link.peer_bells.iter().map(|b| b.swap(-1, AcqRel));
             for fd in bells.chain([link.fd.swap(-1, AcqRel)]) {
                 if fd >= 0 {

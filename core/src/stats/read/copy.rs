@@ -215,3 +215,74 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 fn i32_at(bytes: &[u8], offset: usize) -> i32 {
     u32_at(bytes, offset) as i32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A segment as somebody else might present it: sparse, with these words in it.
+    fn file(words: &[(usize, &[u8])]) -> File {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_TMPFILE)
+            .open(std::env::temp_dir())
+            .expect("a temporary file");
+        file.set_len(size_of::<Segment>() as u64).expect("sparse");
+        for (offset, bytes) in words {
+            file.write_all_at(bytes, *offset as u64).expect("written");
+        }
+        file
+    }
+
+    const MAGIC_WORD: (usize, &[u8]) = (offset_of!(Segment, header.magic), b"rsockst\0");
+    const VERSION_WORD: (usize, &[u8]) =
+        (offset_of!(Segment, header.version), &VERSION.to_ne_bytes());
+    const USED: usize = offset_of!(Segment, header.high_water);
+    const OPEN: usize = offset_of!(Segment, streams) + offset_of!(StreamRecord, open);
+
+    #[test]
+    fn only_finished_segments_of_this_layout_are_read() {
+        let take = |words: &[(usize, &[u8])]| Copy::take(&file(words)).expect("readable");
+        assert!(take(&[VERSION_WORD]).is_none(), "no magic");
+        let other = (VERSION + 1).to_ne_bytes();
+        assert!(take(&[MAGIC_WORD, (VERSION_WORD.0, &other)]).is_none());
+        assert!(take(&[MAGIC_WORD, VERSION_WORD]).is_some());
+        let short = file(&[MAGIC_WORD, VERSION_WORD]);
+        short.set_len(4096).expect("cut");
+        assert!(Copy::take(&short).expect("readable").is_none());
+    }
+
+    #[test]
+    fn strange_contents_do_no_harm() {
+        let one = 1u32.to_ne_bytes();
+        let used = u32::MAX.to_ne_bytes();
+        let at = |offset| offset_of!(Segment, streams) + RECORD + offset;
+        let words: [(usize, &[u8]); 8] = [
+            MAGIC_WORD,
+            VERSION_WORD,
+            (USED, &used),
+            (OPEN, &one),
+            // The second is just being written, for ever.
+            (at(offset_of!(StreamRecord, generation)), &one),
+            (at(offset_of!(StreamRecord, open)), &one),
+            // The third has a role that we do not know, the fourth a reason.
+            (at(RECORD + offset_of!(StreamRecord, open)), &one),
+            (at(RECORD + offset_of!(StreamRecord, role)), &[99]),
+        ];
+        let file = file(&words);
+        let fourth = at(2 * RECORD);
+        for (offset, bytes) in [
+            (offset_of!(StreamRecord, open), &one[..]),
+            (offset_of!(StreamRecord, reason), &[200]),
+        ] {
+            let place = (fourth + offset) as u64;
+            file.write_all_at(bytes, place).expect("written");
+        }
+        let copy = Copy::take(&file).expect("readable").expect("a segment");
+        assert_eq!(copy.records.len(), (STREAMS - 1) * RECORD);
+        let reasons: Vec<_> = copy.snapshot().streams.iter().map(|s| s.reason).collect();
+        assert_eq!(reasons, [Ok(Reason::None), Err(200)]);
+    }
+}

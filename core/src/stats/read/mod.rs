@@ -151,13 +151,24 @@ pub fn host() -> io::Result<Host> {
         };
         match process(pid) {
             Ok(found) => host.processes.extend(found),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => host.unreadable += 1,
-            // It ended while we looked.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !ended(pid) => {
+                host.unreadable += 1;
+            }
+            // It ended before or while we looked.
             Err(_) => {}
         }
     }
     host.processes.sort_by_key(|process| process.pid);
     Ok(host)
+}
+
+/// Is the process gone, or a zombie, whose descriptors nobody may see?
+fn ended(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).map_or(true, |status| {
+        status
+            .lines()
+            .any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX"))
+    })
 }
 
 /// Looks into one process; `None`: there is no rsock in it. Fails if there is no such process or we may not look.

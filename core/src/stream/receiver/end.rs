@@ -178,6 +178,29 @@ impl Receiver {
         due
     }
 
+    /// The program ended the direction itself (shutdown(SHUT_RD)): what is there may still be delivered, then comes the end.
+    pub fn shut(&mut self) {
+        if self.end != End::None {
+            return;
+        }
+        if !matches!(self.state, RecvState::Lane | RecvState::Skip) {
+            self.received = self.x;
+        }
+        self.end = End::Clean;
+        self.state = RecvState::Eof;
+        self.freeze();
+    }
+
+    /// ECONNRESET is due and everything before was delivered.
+    pub fn reset_due(&self) -> bool {
+        self.end == End::Reset && !self.undelivered()
+    }
+
+    /// TCP has shown the end of this direction, whatever is still to be delivered.
+    pub fn finished(&self) -> bool {
+        self.end != End::None || self.fin.is_some()
+    }
+
     /// The reset was reported: `recv` returns 0 from then on, as on Linux.
     pub fn reset_taken(&self) -> bool {
         self.end == End::ResetTaken

@@ -1,0 +1,264 @@
+//! epoll_wait, epoll_pwait, epoll_pwait2.
+//!
+//! A waiting thread looks at the lanes without a system call, spins as long as that pays, then arms the instance's bell,
+//! looks once more, and sleeps in the kernel on the program's own instance, in which the bell is an entry.
+
+use super::instance::{self, Inner, Instance};
+use super::look;
+use super::registration;
+use super::spin;
+use crate::calls::Ready;
+use crate::socket::stream::{Stream, StreamId};
+use crate::sys;
+use core::sync::atomic::Ordering::*;
+use libc::{c_int, epoll_event, timespec};
+
+/// How long the kernel's part of a busy instance may go unlooked at, in nanoseconds.
+const KERNEL_EVERY_NS: u64 = 20_000;
+/// Streams whose locks are needed to know, in one pass; more of them wait for the next pass.
+const SLOW: usize = 32;
+
+/// A wait in progress.
+pub struct EpollWait {
+    instance: Option<&'static Instance>,
+    generation: u32,
+    events: *mut epoll_event,
+    max: usize,
+    timeout: Option<timespec>,
+    /// CLOCK_MONOTONIC in ns; computed when first needed.
+    deadline: Option<u64>,
+    armed: bool,
+    begun: bool,
+}
+
+impl EpollWait {
+    /// `timeout`: None for ever.
+    pub fn new(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: Option<timespec>) -> Self {
+        let instance = instance::of(epfd).filter(|_| max > 0 && !events.is_null());
+        EpollWait {
+            instance,
+            generation: instance.map_or(0, Instance::generation),
+            events,
+            max: max.max(0) as usize,
+            timeout,
+            deadline: None,
+            armed: false,
+            begun: false,
+        }
+    }
+
+    /// What to do now.
+    pub fn step(&mut self) -> Ready {
+        let Some(i) = self.instance else { return Ready::Kernel };
+        if i.ours.load(Acquire) == 0 {
+            return Ready::Sleep(self.left());
+        }
+        let n = self.scan(i, 0);
+        if n > 0 {
+            return Ready::Return(self.with_kernel(i, n) as c_int);
+        }
+        let left = self.left();
+        if left.is_some_and(|t| sys::nanoseconds(t) == 0) {
+            return Ready::Sleep(left);
+        }
+        let mut checks = 0u32;
+        let mut found = 0;
+        let seen = spin::spin(&i.spin, || {
+            checks += 1;
+            // Between two looks at the kernel's part many at the lanes.
+            if checks & 0xff == 0 {
+                found = self.kernel_now(i, 0);
+            }
+            found > 0 || news(i)
+        });
+        if found > 0 {
+            return Ready::Return(found as c_int);
+        }
+        if seen {
+            let n = self.scan(i, 0);
+            if n > 0 {
+                return Ready::Return(self.with_kernel(i, n) as c_int);
+            }
+        }
+        self.arm(i);
+        let n = self.scan(i, 0);
+        if n > 0 {
+            self.disarm(i);
+            return Ready::Return(n as c_int);
+        }
+        Ready::Sleep(self.left())
+    }
+
+    /// The real call, asked for by `Sleep`, returned `result` (negative: errno is set). What to do now.
+    pub fn done(&mut self, result: c_int) -> Ready {
+        let Some(i) = self.instance else { return Ready::Return(result) };
+        self.disarm(i);
+        if result < 0 || i.generation() != self.generation {
+            return Ready::Return(result);
+        }
+        let mut n = self.without_bell(i, 0, result as usize);
+        if i.ours.load(Acquire) > 0 && n < self.max {
+            n += self.scan(i, n);
+        }
+        if n > 0 || self.left().is_some_and(|t| sys::nanoseconds(t) == 0) {
+            return Ready::Return(n as c_int);
+        }
+        self.step()
+    }
+
+    /// What is left of the time-out.
+    fn left(&mut self) -> Option<timespec> {
+        let timeout = self.timeout?;
+        let span = sys::nanoseconds(timeout);
+        if span == 0 {
+            return Some(timeout);
+        }
+        let now = sys::now();
+        if !self.begun {
+            self.begun = true;
+            self.deadline = now.checked_add(span);
+        }
+        Some(sys::span(self.deadline.unwrap_or(u64::MAX).saturating_sub(now)))
+    }
+
+    fn arm(&mut self, i: &Instance) {
+        if let Some(bell) = i.bell() {
+            self.armed = true;
+            // A link that cannot be armed is as good as lost: its streams hear of it from the background thread.
+            i.arm(bell);
+        }
+    }
+
+    fn disarm(&mut self, i: &Instance) {
+        if core::mem::take(&mut self.armed)
+            && let Some(bell) = i.bell()
+        {
+            i.disarm(bell);
+        }
+    }
+
+    fn put(&self, at: usize, bits: u32, data: u64) {
+        // SAFETY: at < max, and the program vouches for that many events; their layout may be packed.
+        unsafe { self.events.add(at).write_unaligned(epoll_event { events: bits, u64: data }) };
+    }
+
+    /// Takes our bell out of what the kernel reported behind `from`; how many are left of `n`.
+    fn without_bell(&self, i: &Instance, from: usize, n: usize) -> usize {
+        let mut kept = 0;
+        for at in from..from + n {
+            // SAFETY: the kernel has just written it.
+            let event = unsafe { self.events.add(at).read_unaligned() };
+            let (bits, data) = (event.events, event.u64);
+            if i.is_bell(data) {
+                if let Some(bell) = i.bell() {
+                    bell.drain();
+                }
+                continue;
+            }
+            if at != from + kept {
+                self.put(from + kept, bits, data);
+            }
+            kept += 1;
+        }
+        kept
+    }
+
+    /// What the kernel's part has right now, put behind `from`.
+    fn kernel_now(&self, i: &Instance, from: usize) -> usize {
+        i.looked.store(sys::now(), Relaxed);
+        if from >= self.max {
+            return 0;
+        }
+        // SAFETY: room for max - from events.
+        let got = unsafe { sys::epoll_wait(i.fd(), self.events.add(from), (self.max - from) as c_int, 0) };
+        self.without_bell(i, from, got.unwrap_or(0))
+    }
+
+    /// Busy lanes must not starve the instance's other descriptors.
+    fn with_kernel(&self, i: &Instance, n: usize) -> usize {
+        if sys::now() - i.looked.load(Relaxed) < KERNEL_EVERY_NS {
+            return n;
+        }
+        n + self.kernel_now(i, n)
+    }
+
+    /// Reports what our streams are ready for, behind `from`: how many events.
+    fn scan(&self, i: &Instance, from: usize) -> usize {
+        let mut slow = [(0u64, 0u32); SLOW];
+        let mut asked = 0;
+        {
+            let Some(mut inner) = i.inner.lock() else { return 0 };
+            let n = self.pass(&mut inner, from, |s| match look::fast(s) {
+                Some(bits) => Some(bits),
+                None => {
+                    if asked < SLOW {
+                        slow[asked] = (s.id().get(), 0);
+                        asked += 1;
+                    }
+                    None
+                }
+            });
+            if n > 0 || asked == 0 {
+                return n;
+            }
+        }
+        // Their locks come before the instance's.
+        for (id, bits) in &mut slow[..asked] {
+            if let Some(s) = StreamId::from(*id).stream() {
+                *bits = look::slow(s);
+            }
+        }
+        let Some(mut inner) = i.inner.lock() else { return 0 };
+        self.pass(&mut inner, from, |s| {
+            let id = s.id().get();
+            look::fast(s).or_else(|| slow[..asked].iter().find(|(other, _)| *other == id).map(|(_, bits)| *bits))
+        })
+    }
+
+    fn pass(&self, inner: &mut Inner, from: usize, mut ready: impl FnMut(&Stream) -> Option<u32>) -> usize {
+        let mut n = from;
+        let mut link = inner.first;
+        // SAFETY: the instance's lock is held.
+        while let Some(d) = unsafe { registration::data(link) } {
+            if n == self.max {
+                // Others come first next time.
+                registration::rotate(inner, link);
+                break;
+            }
+            if let Some(s) = d.stream()
+                && let Some(bits) = ready(s)
+                && let Some(report) = d.report(s, bits)
+            {
+                self.put(n, report, d.data);
+                n += 1;
+            }
+            link = d.next;
+        }
+        n - from
+    }
+}
+
+/// Whether any of our streams may have something: without their locks, and without a system call.
+#[inline]
+fn news(i: &Instance) -> bool {
+    let Some(inner) = i.inner.try_lock() else { return false };
+    let mut link = inner.first;
+    // SAFETY: the instance's lock is held.
+    while let Some(d) = unsafe { registration::data(link) } {
+        if let Some(s) = d.stream()
+            && d.may_report(look::fast(s), s)
+        {
+            return true;
+        }
+        link = d.next;
+    }
+    false
+}
+
+impl Drop for EpollWait {
+    fn drop(&mut self) {
+        if let Some(i) = self.instance {
+            self.disarm(i);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a stream is ready for, in the bits of epoll(7), which are those of poll(2).
+
+use crate::process::events;
+use crate::socket::incoming;
+use crate::socket::stream::{Mode, Stream, flag};
+use crate::stream::{RecvState, SendState};
+use crate::sys;
+use core::sync::atomic::Ordering::*;
+
+/// Something can be received.
+pub const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+/// Something can be sent.
+pub const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+const RDHUP: u32 = libc::EPOLLRDHUP as u32;
+const HUP: u32 = libc::EPOLLHUP as u32;
+const ERR: u32 = libc::EPOLLERR as u32;
+const PRI: u32 = libc::EPOLLPRI as u32;
+
+/// Whether a stream's readiness is ours to say: it has left TCP in a direction.
+#[inline]
+pub fn ours(s: &Stream) -> bool {
+    s.mode() == Mode::Careful && (s.view.rx.load(Acquire) | s.view.tx.load(Acquire)) & !flag::LOOK != 0
+}
+
+/// The bytes that may be sent make it worth to wake a writer: as much as a quarter of the ring.
+#[inline]
+fn writable(ring: u64, sent: u64, consumed: u64) -> bool {
+    // A cursor below what the engine knows is an old one, above `sent` a lie: both are sorted out when sending.
+    let used = sent.saturating_sub(consumed);
+    ring.saturating_sub(used) >= ring / 4
+}
+
+/// What it is ready for, without a lock or a system call. None: ask [`slow`].
+#[inline]
+pub fn fast(s: &Stream) -> Option<u32> {
+    if s.view.rx.load(Acquire) != flag::LANE || s.view.tx.load(Acquire) != flag::LANE {
+        return None;
+    }
+    // SAFETY: these pointers always lead to words that stay mapped, see `View`.
+    let (published, consumed, left) = unsafe {
+        let cursors = s.view.published.load(Acquire);
+        ((*cursors).load(Acquire), (*s.view.consumed.load(Acquire)).load(Acquire), left(s))
+    };
+    if left {
+        return None;
+    }
+    let readable = if published > s.view.rx_position.load(Relaxed) { IN } else { 0 };
+    let sent = s.view.tx_position.load(Relaxed);
+    let writable = if writable(s.view.ring.load(Relaxed), sent, consumed) { OUT } else { 0 };
+    Some(readable | writable)
+}
+
+/// Whether the peer says that it went back to TCP.
+#[inline]
+unsafe fn left(s: &Stream) -> bool {
+    // SAFETY: as for the cursors; a null pointer means that there is no lane.
+    unsafe { s.view.left.load(Acquire).as_ref() }.is_some_and(|w| w.load(Acquire) != 0)
+}
+
+/// What it is ready for; looks at TCP too. Takes the stream's locks.
+pub fn slow(s: &Stream) -> u32 {
+    events::look(s);
+    incoming::settle(s);
+    let wanted = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP | libc::POLLPRI | libc::POLLRDNORM | libc::POLLWRNORM;
+    let kernel = u32::from(sys::poll_now(s.fd(), wanted) as u16);
+    if s.mode() != Mode::Careful {
+        return kernel;
+    }
+    let mut bits = kernel & (HUP | ERR | PRI);
+    if let Some(mut rx) = s.rx.lock() {
+        let held = !rx.engine.pushback().is_empty() || incoming::available(s, &mut rx) > 0;
+        let ended = rx.engine.at_eof() || rx.engine.reset_due() || rx.engine.reset_taken();
+        if held || ended {
+            bits |= IN;
+        } else if matches!(rx.engine.state(), RecvState::Raw | RecvState::HopSeen) {
+            bits |= kernel & IN;
+        }
+        // TCP shows its end as soon as it is there, also with bytes before it unread; so do we once it is certain.
+        if rx.engine.finished() || matches!(rx.engine.state(), RecvState::Raw | RecvState::Skip) {
+            bits |= kernel & RDHUP;
+        }
+        if rx.engine.finished() && kernel & (HUP | ERR) == 0 && rx.engine.at_eof() {
+            bits |= RDHUP;
+        }
+    }
+    if let Some(tx) = s.tx.lock() {
+        bits |= match tx.engine.state() {
+            _ if tx.engine.ended() => OUT,
+            SendState::Dead => OUT,
+            SendState::Lane => {
+                let consumed = tx.lane.map_or(0, |l| l.out.consumed());
+                let ring = tx.lane.map_or(0, |l| l.out.0.size());
+                if writable(ring, tx.engine.position().get(), consumed) { OUT } else { 0 }
+            }
+            SendState::Tcp if tx.engine.control().is_empty() => kernel & OUT,
+            SendState::Tcp | SendState::HopSent | SendState::TokenOut | SendState::Resuming => 0,
+        };
+    }
+    bits
+}
+
+/// What it is ready for, the cheap way if possible.
+#[inline]
+pub fn now(s: &Stream) -> u32 {
+    fast(s).unwrap_or_else(|| slow(s))
+}

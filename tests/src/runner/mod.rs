@@ -19,8 +19,8 @@ fn variants(script: &str) -> Vec<Variant> {
     let says = |mark: &str| script.lines().any(|line| line.trim() == mark);
     ALL.into_iter()
         .filter(|each| !(says("!apart") && each.together))
-        .filter(|each| !(says("!together") && !each.together))
-        .filter(|each| !(says("!warm") && !each.warm))
+        .filter(|each| !says("!together") || each.together)
+        .filter(|each| !says("!warm") || each.warm)
         .filter(|each| !says("!policy") || each.name == "plain" || !each.at_once)
         .filter(|each| !(says("!both") && each.client != each.server))
         .collect()

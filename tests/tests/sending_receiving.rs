@@ -510,8 +510,8 @@ scripts! {
     ";
     urgent_data_in_line: "
         connect
-        b setsockopt s SO_OOBINLINE 1
         warm
+        b setsockopt s SO_OOBINLINE 1
         a send s 2
         a send s 1 OOB
         b await s - PRI

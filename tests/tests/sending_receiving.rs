@@ -114,8 +114,10 @@ scripts! {
         a send s 5
         b join r
         b recv s 10
+        b &r recv s 300000 WAITALL
+        b blocked r
         a sendall s 300000
-        b recv s 300000 WAITALL
+        b join r
     ";
     waitall_ends_short_at_the_end: "
         connect

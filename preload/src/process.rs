@@ -5,7 +5,8 @@ use rsock_core::calls::{self, BeforeExec, tracked};
 use syscalls::{Sysno, syscall};
 
 use crate::drive::{Sleep, drive, pin};
-use crate::guard::{note, reset_after_fork};
+use crate::guard::{note, note_in_child};
+use crate::signals;
 
 type Strings = *const *const c_char;
 
@@ -79,7 +80,8 @@ hook_cancel! {
 
 /// What pthread_atfork and _Fork run in the child.
 pub fn in_child() {
-    reset_after_fork(calls::after_fork_child);
+    signals::own();
+    note_in_child(calls::after_fork_child);
 }
 
 /// Streams that survive the exec go to TCP first; then `real`, which returns only if it fails.

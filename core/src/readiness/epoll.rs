@@ -15,8 +15,11 @@ use libc::{c_int, epoll_event, timespec};
 
 /// How long the kernel's part of a busy instance may go unlooked at, in nanoseconds.
 const KERNEL_EVERY_NS: u64 = 20_000;
-/// Streams whose locks are needed to know, in one pass; more of them wait for the next pass.
+/// Streams whose locks are needed to know, in one pass; for more of them there are more passes.
 const SLOW: usize = 32;
+
+/// How long streams between carriers may go unlooked at while others are busy, in nanoseconds.
+const SLOW_EVERY_NS: u64 = 10_000;
 
 /// A wait in progress.
 pub struct EpollWait {
@@ -184,35 +187,51 @@ impl EpollWait {
 
     /// Reports what our streams are ready for, behind `from`: how many events.
     fn scan(&self, i: &Instance, from: usize) -> usize {
-        let mut slow = [(0u64, 0u32); SLOW];
-        let mut asked = 0;
-        {
-            let Some(mut inner) = i.inner.lock() else { return 0 };
-            let n = self.pass(&mut inner, from, |s| match look::fast(s) {
-                Some(bits) => Some(bits),
-                None => {
-                    if asked < SLOW {
+        let mut total = 0;
+        let mut seen = 0;
+        loop {
+            let mut slow = [(0u64, 0u32); SLOW];
+            let mut asked = 0;
+            {
+                let Some(mut inner) = i.inner.lock() else { return total };
+                let mut skip = seen;
+                total += self.pass(&mut inner, from + total, |s| {
+                    let bits = if seen == 0 { look::fast(s) } else { None };
+                    if bits.is_some() || seen > 0 && look::fast(s).is_some() {
+                        return bits;
+                    }
+                    if skip > 0 {
+                        skip -= 1;
+                    } else if asked < SLOW {
                         slow[asked] = (s.id().get(), 0);
                         asked += 1;
                     }
                     None
+                });
+            }
+            // Those on lanes in both directions, if they are busy, must neither starve the others nor wait for them each time.
+            if asked == 0 || total > 0 && sys::now() - i.looked_slowly.load(Relaxed) < SLOW_EVERY_NS {
+                return total;
+            }
+            if seen == 0 {
+                i.looked_slowly.store(sys::now(), Relaxed);
+            }
+            // Their locks come before the instance's.
+            for (id, bits) in &mut slow[..asked] {
+                if let Some(s) = StreamId::from(*id).stream() {
+                    *bits = look::slow(s);
                 }
+            }
+            let Some(mut inner) = i.inner.lock() else { return total };
+            total += self.pass(&mut inner, from + total, |s| {
+                let id = s.id().get();
+                slow[..asked].iter().find(|(other, _)| *other == id).map(|(_, bits)| *bits)
             });
-            if n > 0 || asked == 0 {
-                return n;
+            if asked < SLOW {
+                return total;
             }
+            seen += asked;
         }
-        // Their locks come before the instance's.
-        for (id, bits) in &mut slow[..asked] {
-            if let Some(s) = StreamId::from(*id).stream() {
-                *bits = look::slow(s);
-            }
-        }
-        let Some(mut inner) = i.inner.lock() else { return 0 };
-        self.pass(&mut inner, from, |s| {
-            let id = s.id().get();
-            look::fast(s).or_else(|| slow[..asked].iter().find(|(other, _)| *other == id).map(|(_, bits)| *bits))
-        })
     }
 
     fn pass(&self, inner: &mut Inner, from: usize, mut ready: impl FnMut(&Stream) -> Option<u32>) -> usize {

@@ -27,6 +27,8 @@ pub struct Instance {
     pub spin: Score,
     /// When the kernel's part was looked at last (ns).
     pub looked: AtomicU64,
+    /// When streams between carriers were looked at last (ns).
+    pub looked_slowly: AtomicU64,
     /// What the lock guards.
     pub inner: Lock<Inner>,
 }
@@ -66,6 +68,7 @@ pub fn made(fd: i32) {
         ours: AtomicU32::new(0),
         spin: Score::new(),
         looked: AtomicU64::new(0),
+        looked_slowly: AtomicU64::new(0),
         inner: Lock::new(Inner { first: 0, count: 0 }),
     };
     // An instance that we cannot keep is untracked: streams registered there stay on TCP.

@@ -170,6 +170,8 @@ impl Receive {
         if !sleep.arm(lane) {
             crate::log::warn!("stream {}: no doorbell left, going back to TCP", self.fd);
             super::lanes::give_up(s, crate::stats::Reason::NoMemory);
+            // What the peer then does arrives on TCP.
+            return Some(Next::Wait(sleep.wait(libc::POLLIN | libc::POLLRDHUP)));
         }
         // With the bell armed, look at everything once more.
         None

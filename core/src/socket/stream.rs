@@ -485,7 +485,7 @@ impl Stream {
     /// A bell for a thread that wants to sleep until something can be received or sent.
     pub fn take_bell(&self, hint: &AtomicU8) -> Option<Bell> {
         let before = hint.load(Relaxed);
-        let bell = Bell::take(before.checked_sub(1).and_then(Bell::from_index))?;
+        let bell = Bell::take_to_sleep(before.checked_sub(1).and_then(Bell::from_index))?;
         hint.store(bell.index() as u8 + 1, Relaxed);
         Some(bell)
     }

@@ -98,20 +98,22 @@ impl Sleep {
         Wait { fds, count: count as libc::nfds_t, timeout }
     }
 
-    /// The sleep ended.
+    /// The sleep ended. ERESTART: by a signal after which the call goes on, if it has no time-out (signal(7)).
     pub fn woke(&mut self, result: c_int, errno: c_int) {
-        self.interrupted = result < 0 && errno == libc::EINTR;
+        let ends = errno == libc::EINTR || errno == libc::ERESTART && self.deadline.is_some();
+        self.interrupted = result < 0 && ends;
         self.stop();
     }
 
     /// Gives the bell back.
     pub fn stop(&mut self) {
-        if let Some((bell, lane)) = self.bell.take() {
+        if let Some((bell, lane)) = self.bell.take()
+            && bell.is_mine()
+        {
             if let Some(lane) = lane {
                 lane.link.disarm(bell);
             }
-            bell.drain();
-            bell.release();
+            bell.woken();
         }
     }
 }

@@ -169,11 +169,7 @@ impl Stage {
             if start.elapsed() > limit || (missing && must) {
                 let problem =
                     format!("not on lanes after {rounds} messages each way: carriers {carriers:?}");
-                return if must {
-                    Err(problem)
-                } else {
-                    Ok(())
-                };
+                return if must { Err(problem) } else { Ok(()) };
             }
             std::thread::sleep(Duration::from_millis(if rounds < 5 { 1 } else { 10 }));
         }

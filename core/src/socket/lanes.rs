@@ -6,6 +6,7 @@ use super::{census, incoming, outgoing};
 use crate::link::memory::MemoryLink;
 use crate::link::{Lane, Link, bell};
 use crate::log::{debug, info};
+use crate::process::family;
 use crate::stats::{self, Reason};
 use crate::stream::{Addresses, LaneId, Message, Proof, Receiver, RefuseReason, SendState, Sender, Token};
 use crate::sys::{self, lock::Guard};
@@ -58,6 +59,9 @@ type Both<'a> = (Guard<'a, Tx>, Guard<'a, Rx>);
 
 /// Makes the stream careful and takes both directions, with engines that start at the kernel's count.
 fn prepare(s: &Stream) -> Result<Both<'_>, NotOpened> {
+    if !family::may_hop(s) {
+        return Err(NotOpened::Never);
+    }
     match s.mode() {
         Mode::Plain => {
             s.change_mode(Mode::Plain, Mode::Careful);
@@ -215,6 +219,13 @@ pub fn current(s: &Stream, lane: LaneId) -> bool {
     s.rx.lock().is_some_and(|rx| rx.lane.is_some_and(|l| l.id == lane))
 }
 
+/// As [`give_up_unread`], for callers that cannot wait until each stream is back before the next one starts.
+pub fn start_back(s: &Stream, reason: Reason) {
+    if s.mode() == Mode::Careful {
+        give_up_unread(s, reason);
+    }
+}
+
 /// CLOSE came, or the link is lost: both directions of this end leave the lane.
 pub fn closed(s: &Stream, reason: Reason) {
     s.reason.store(reason as u8, Relaxed);
@@ -274,6 +285,21 @@ pub fn release_if_done(s: &Stream) {
         link.free_lane(lane.id);
     }
     debug!("stream {}: lane {} released", s.fd(), lane.id.0);
+    // It may be worth a lane again, after as much as the first time.
+    s.messages.store(0, Relaxed);
+    s.bytes.store(0, Relaxed);
+    s.refusals.store(0, Relaxed);
+    s.asked.store(false, Release);
+    drop((tx, rx));
+    if s.kept.load(Acquire) < 0 {
+        uncareful(s);
+    }
+}
+
+/// A careful stream without a lane, and without a question about one: see [`uncareful`].
+#[inline]
+pub fn idle(s: &Stream) -> bool {
+    s.view.link.load(Acquire) == 0 && !s.asked.load(Acquire)
 }
 
 /// The stream that a link's lane belongs to.

@@ -190,6 +190,9 @@ impl Receive {
         if s.view.tx.load(Acquire) & flag::LOOK != 0 {
             incoming::settle(s);
         }
+        if super::lanes::idle(s) {
+            super::lanes::uncareful(s);
+        }
         got
     }
 

@@ -138,6 +138,13 @@ impl Transmit {
                 Put::Kernel if self.done == 0 => return Next::Kernel,
                 Put::Kernel => return Next::Return(self.done as ssize_t),
                 Put::Ended => {
+                    if self.done == 0 {
+                        // Whoever has heard of a reset from the kernel notes it under this lock.
+                        drop(s.rx.lock());
+                        if let Some(errno) = s.take_error().filter(|e| *e != libc::EPIPE) {
+                            return self.so_far(errno);
+                        }
+                    }
                     if self.done == 0 && self.flags & libc::MSG_NOSIGNAL == 0 {
                         sys::raise(libc::SIGPIPE);
                     }
@@ -238,6 +245,8 @@ impl Transmit {
                         (n, _) => Put::Bytes(n),
                     };
                 }
+                // The kernel's error, if it is not ours to report; then EPIPE.
+                SendState::Dead if s.error_pending() => return Put::Ended,
                 SendState::Dead => return Put::Kernel,
                 SendState::TokenOut | SendState::Resuming | SendState::HopSent => {
                     if !outgoing::flush(s, tx) {
@@ -268,7 +277,7 @@ impl Transmit {
         let mut window = iov::EMPTY;
         let count = cursor.window(&mut window, usize::MAX);
         let message = sys::msg(window.as_mut_ptr(), count);
-        match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT) {
+        match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
             Ok(n) => {
                 tx.engine.wrote_tcp(n as u64);
                 s.view.tx_position.store(tx.engine.position().get(), Relaxed);
@@ -284,7 +293,16 @@ impl Transmit {
             }
             Err(Errno(libc::EAGAIN)) => Put::Full(None),
             Err(Errno(libc::EINTR)) => Put::Again,
-            Err(Errno(e)) => Put::Failed(e),
+            Err(Errno(libc::EPIPE)) => Put::Ended,
+            Err(Errno(e)) => {
+                if self.done > 0 {
+                    // The call returns what it has done; the next one tells (sk_stream_error leaves sk_err alone).
+                    s.note_error(e);
+                } else if e == libc::ECONNRESET {
+                    s.error_told();
+                }
+                Put::Failed(e)
+            }
         }
     }
 }

@@ -82,6 +82,11 @@ pub fn slow(s: &Stream) -> u32 {
         bits |= ERR;
     }
     if let Some(mut rx) = s.rx.lock() {
+        if kernel & (HUP | ERR) != 0 && !rx.engine.finished() {
+            // It broke since we looked.
+            incoming::pump(s, &mut rx);
+            bits |= if s.error_pending() { ERR } else { 0 };
+        }
         let held = rx.engine.pushback().len() as u64 + incoming::available(s, &mut rx);
         let ended = rx.engine.at_eof() || rx.engine.reset_due() || rx.engine.reset_taken();
         let least = u64::from(s.low_water.load(Relaxed));
@@ -90,7 +95,8 @@ pub fn slow(s: &Stream) -> u32 {
         } else if least > 1 {
             let size = rx.lane.map_or(u64::MAX, |l| most(l.input.0.size()));
             let behind = options::in_tcp(s, &rx);
-            bits |= if held + behind >= least.min(size) || rx.engine.finished() && held > 0 { IN } else { 0 };
+            let last = rx.engine.tcp_limit() == u64::MAX && kernel & RDHUP != 0 || rx.engine.finished() && held > 0;
+            bits |= if last || held + behind >= least.min(size) { IN } else { 0 };
         } else if held > 0 {
             bits |= IN;
         } else if rx.engine.tcp_limit() > 0 {

@@ -10,8 +10,7 @@ use crate::sys;
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, c_void, socklen_t};
 
-/// The stream becomes careful: what the engine has to know of its options, and SO_RCVLOWAT, which would keep a waiter from
-/// seeing control bytes, is ours from now on.
+/// The stream becomes careful: what the engine has to know of its options.
 pub fn careful(s: &Stream) {
     let fd = s.fd();
     if let Ok((on, _)) = sys::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 0i32) {
@@ -22,9 +21,16 @@ pub fn careful(s: &Stream) {
     }
     if let Ok((least, _)) = sys::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1i32)
         && least > 1
-        && sys::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1i32).is_ok()
     {
         s.low_water.store(least as u32, Relaxed);
+    }
+}
+
+/// Control bytes may come: SO_RCVLOWAT, which would keep a waiter from seeing them, is ours alone from now on.
+pub fn relax(s: &Stream) {
+    if s.low_water.load(Relaxed) > 1 {
+        // A socket that is gone has nothing to be seen.
+        let _ = sys::setsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1i32);
     }
 }
 
@@ -113,7 +119,9 @@ pub fn after_setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_vo
             // What the kernel made of it (0 means 1), then out of the way again.
             if let Ok((least, _)) = sys::getsockopt(fd, level, name, 1i32) {
                 s.low_water.store(least.max(1) as u32, Relaxed);
-                let _ = sys::setsockopt(fd, level, name, 1i32);
+                if s.view.rx.load(Acquire) != 0 {
+                    relax(s);
+                }
             }
         }
         _ => {}

@@ -73,15 +73,19 @@ impl Receive {
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
-        let Some(s) = stream::of(self.fd) else { return Next::Kernel };
+        let Some(s) = stream::of(self.fd) else {
+            return if self.done > 0 { self.finish(self.done as ssize_t) } else { Next::Kernel };
+        };
         match s.mode() {
+            Mode::Careful => self.careful(s),
+            // The program's call is half done: the kernel must not do it from the start.
+            _ if self.done > 0 => self.rest(s),
             Mode::Plain => {
                 if let Some(counted) = InFlight::receive(s) {
                     return Next::Counted(counted);
                 }
                 self.step()
             }
-            Mode::Careful => self.careful(s),
             Mode::Foreign => self.pinned(s),
             Mode::Free | Mode::Fresh | Mode::Listener | Mode::Pinned => Next::Kernel,
         }
@@ -130,7 +134,7 @@ impl Receive {
                 }
                 Got::Again => {
                     if s.mode() != Mode::Careful {
-                        return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.step() };
+                        return self.step();
                     }
                 }
                 Got::Pin if self.done > 0 => return self.finish(self.done as ssize_t),
@@ -145,7 +149,7 @@ impl Receive {
                     if !blocking {
                         return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EAGAIN) };
                     }
-                    match self.block(s, from) {
+                    match self.block(s, from, cursor.left()) {
                         Some(next) => return next,
                         None => continue,
                     }
@@ -154,8 +158,50 @@ impl Receive {
         }
     }
 
+    /// The stream went back to TCP in the middle of a call that waits for more: receives the rest there.
+    fn rest(&mut self, s: &'static Stream) -> Next<ssize_t> {
+        let Some(mut cursor) = self.cursor else { return self.finish(self.done as ssize_t) };
+        let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
+        let all = self.flags & libc::MSG_WAITALL != 0 && blocking;
+        loop {
+            // An error is the next call's to report, so the kernel must not tell us.
+            let broken = sys::poll_now(s.fd(), 0) & libc::POLLERR != 0;
+            if cursor.left() == 0 || !all || broken {
+                return self.finish(self.done as ssize_t);
+            }
+            let counted = InFlight::receive(s);
+            match s.mode() {
+                Mode::Plain if counted.is_none() => continue,
+                Mode::Plain | Mode::Pinned => {}
+                _ => return self.finish(self.done as ssize_t),
+            }
+            let mut window = iov::EMPTY;
+            let count = cursor.window(&mut window, usize::MAX);
+            let mut message = sys::msg(window.as_mut_ptr(), count);
+            match sys::recvmsg(s.fd(), &mut message, (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT) {
+                Ok(0) => return self.finish(self.done as ssize_t),
+                Ok(n) => {
+                    if let Some(counted) = counted {
+                        counted.finish(n as ssize_t);
+                    }
+                    self.done += n;
+                    cursor.advance(n);
+                    self.cursor = Some(cursor);
+                }
+                Err(Errno(libc::EINTR)) => {}
+                Err(Errno(libc::EAGAIN)) => {
+                    drop(counted);
+                    if let Some(next) = self.block(s, From::Tcp, cursor.left()) {
+                        return next;
+                    }
+                }
+                Err(_) => return self.finish(self.done as ssize_t),
+            }
+        }
+    }
+
     /// Nothing is there and the call blocks: spin, then sleep. None: look again.
-    fn block(&mut self, s: &'static Stream, from: From) -> Option<Next<ssize_t>> {
+    fn block(&mut self, s: &'static Stream, from: From, wanted: usize) -> Option<Next<ssize_t>> {
         let sleep = self.sleep.get_or_insert_with(|| Sleep::new(s, For::Receive));
         if sleep.interrupted() {
             return Some(if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EINTR) });
@@ -169,6 +215,10 @@ impl Receive {
         };
         if sleep.armed() {
             return Some(Next::Wait(sleep.wait(libc::POLLIN | libc::POLLRDHUP)));
+        }
+        if lane.is_none() && wanted < s.low_water.load(Relaxed) as usize {
+            // The kernel would wake us for more only.
+            super::options::relax(s);
         }
         if let Some((lane, seen)) = lane {
             let news = || {

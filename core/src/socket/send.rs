@@ -62,15 +62,19 @@ impl Transmit {
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
-        let Some(s) = stream::of(self.fd) else { return Next::Kernel };
+        let Some(s) = stream::of(self.fd) else {
+            return if self.done > 0 { Next::Return(self.done as ssize_t) } else { Next::Kernel };
+        };
         match s.mode() {
+            Mode::Careful => self.careful(s),
+            // The program's call is half done: the kernel must not do it from the start.
+            _ if self.done > 0 => self.rest(s),
             Mode::Plain => {
                 if let Some(counted) = InFlight::send(s) {
                     return Next::Counted(counted);
                 }
                 self.step()
             }
-            Mode::Careful => self.careful(s),
             Mode::Foreign => self.pinned(s),
             Mode::Fresh if self.flags & libc::MSG_FASTOPEN != 0 => {
                 s.connector.store(true, Relaxed);
@@ -132,7 +136,7 @@ impl Transmit {
                 }
                 Put::Again => {
                     if s.mode() != Mode::Careful {
-                        return if self.done > 0 { Next::Return(self.done as ssize_t) } else { self.step() };
+                        return self.step();
                     }
                 }
                 Put::Kernel if self.done == 0 => return Next::Kernel,
@@ -159,6 +163,45 @@ impl Transmit {
                         return next;
                     }
                 }
+            }
+        }
+    }
+
+    /// The stream went back to TCP in the middle of a call: sends what is left of it there.
+    fn rest(&mut self, s: &'static Stream) -> Next<ssize_t> {
+        let Some(mut cursor) = self.cursor else { return self.so_far(0) };
+        let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
+        loop {
+            // An error is the next call's to report, so the kernel must not tell us.
+            if cursor.left() == 0 || sys::poll_now(s.fd(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
+                return self.so_far(0);
+            }
+            let counted = InFlight::send(s);
+            match s.mode() {
+                Mode::Plain if counted.is_none() => continue,
+                Mode::Plain | Mode::Pinned => {}
+                _ => return self.so_far(0),
+            }
+            let mut window = iov::EMPTY;
+            let count = cursor.window(&mut window, usize::MAX);
+            let message = sys::msg(window.as_mut_ptr(), count);
+            match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+                Ok(n) => {
+                    if let Some(counted) = counted {
+                        counted.finish(n as ssize_t);
+                    }
+                    self.done += n;
+                    cursor.advance(n);
+                    self.cursor = Some(cursor);
+                }
+                Err(Errno(libc::EINTR)) => {}
+                Err(Errno(libc::EAGAIN)) if blocking => {
+                    drop(counted);
+                    if let Some(next) = self.block(s, None) {
+                        return next;
+                    }
+                }
+                Err(_) => return self.so_far(0),
             }
         }
     }

@@ -63,6 +63,11 @@ impl Transmit {
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
         let Some(s) = stream::of(self.fd) else { return Next::Kernel };
+        if self.done > 0 {
+            // The kernel knows only the whole call, of which a part is done: the rest stays here.
+            s.change_mode(Mode::Plain, Mode::Careful);
+            return if s.mode() == Mode::Careful { self.careful(s) } else { Next::Return(self.done as ssize_t) };
+        }
         match s.mode() {
             Mode::Plain => {
                 if let Some(counted) = InFlight::send(s) {
@@ -132,7 +137,7 @@ impl Transmit {
                 }
                 Put::Again => {
                     if s.mode() != Mode::Careful {
-                        return if self.done > 0 { Next::Return(self.done as ssize_t) } else { self.step() };
+                        return self.step();
                     }
                 }
                 Put::Kernel if self.done == 0 => return Next::Kernel,
@@ -211,6 +216,9 @@ impl Transmit {
         let Some(mut tx) = s.tx.lock() else { return Put::Failed(libc::EAGAIN) };
         if s.mode() != Mode::Careful {
             return Put::Again;
+        }
+        if s.peer_left.load(Acquire) && tx.engine.state() == SendState::Lane {
+            outgoing::after_link(s, &mut tx);
         }
         let put = self.attempt_locked(s, &mut tx, cursor);
         let kick = tx.engine.state() == SendState::Tcp && tx.lane.is_some() && !tx.engine.lane_open();

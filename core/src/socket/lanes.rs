@@ -6,7 +6,7 @@ use super::{census, incoming, outgoing};
 use crate::link::memory::MemoryLink;
 use crate::link::{Lane, Link, bell};
 use crate::log::{debug, info};
-use crate::process::family;
+use crate::process::{background, family};
 use crate::stats::{self, Reason};
 use crate::stream::{Addresses, LaneId, Message, Proof, Receiver, RefuseReason, SendState, Sender, Token};
 use crate::sys::{self, lock::Guard};
@@ -62,16 +62,17 @@ fn prepare(s: &Stream) -> Result<Both<'_>, NotOpened> {
     if !family::may_hop(s) {
         return Err(NotOpened::Never);
     }
-    match s.mode() {
-        Mode::Plain => {
-            s.change_mode(Mode::Plain, Mode::Careful);
-        }
-        Mode::Careful => {}
-        _ => return Err(NotOpened::Never),
+    if !matches!(s.mode(), Mode::Plain | Mode::Careful) {
+        return Err(NotOpened::Never);
     }
-    super::options::careful(s);
     let mut tx = s.tx.lock().ok_or(NotOpened::NotYet)?;
     let mut rx = s.rx.lock().ok_or(NotOpened::NotYet)?;
+    // Under both locks, for `uncareful` goes the other way under them; and before the look at the calls in flight.
+    s.change_mode(Mode::Plain, Mode::Careful);
+    if s.mode() != Mode::Careful {
+        return Err(NotOpened::Never);
+    }
+    super::options::careful(s);
     if s.receiving.load(SeqCst) != 0 || s.sending.load(SeqCst) != 0 {
         return Err(NotOpened::NotYet);
     }
@@ -232,11 +233,27 @@ pub fn closed(s: &Stream, reason: Reason) {
     if let Some(mut rx) = s.rx.lock() {
         incoming::freeze(s, &mut rx);
     }
-    if let Some(mut tx) = s.tx.lock() {
+    if reason == Reason::LinkLost {
+        // A process that ends closes its link before its TCP sockets. A RESUME to it would only make its kernel answer with a
+        // reset where TCP ends cleanly: wait a moment, unless the program sends something.
+        s.peer_left.store(true, Release);
+        background::doubt(s);
+    } else if let Some(mut tx) = s.tx.lock() {
         outgoing::resume(s, &mut tx, false);
     }
     incoming::settle(s);
     bell::ring_all(s.rx_bells.load(Acquire) | s.tx_bells.load(Acquire));
+}
+
+/// Some time after the link was lost: a peer that still holds the connection gets its RESUME.
+pub fn resolve_doubt(s: &Stream) {
+    const GONE: i16 = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    if s.peer_left.load(Acquire) && sys::poll_now(s.fd(), GONE) & GONE == 0 {
+        if let Some(mut tx) = s.tx.lock() {
+            outgoing::resume(s, &mut tx, false);
+        }
+        incoming::settle(s);
+    }
 }
 
 /// This end wants the stream back on TCP.
@@ -279,12 +296,16 @@ pub fn release_if_done(s: &Stream) {
     if tx.engine.lane_open() || rx.engine.lane_open() || !sender_done || rx.engine.needs_ring() {
         return;
     }
+    let was_granted = tx.lane.is_some();
     (tx.lane, rx.lane, tx.flow, rx.flow) = (None, None, None, None);
     s.view.hide_lane();
     if let Some(link) = crate::link::memory::get(lane.link.index()) {
         link.free_lane(lane.id);
     }
     debug!("stream {}: lane {} released", s.fd(), lane.id.0);
+    if !was_granted {
+        return;
+    }
     // It may be worth a lane again, after as much as the first time.
     s.messages.store(0, Relaxed);
     s.bytes.store(0, Relaxed);

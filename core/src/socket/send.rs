@@ -262,6 +262,9 @@ impl Transmit {
         if s.mode() != Mode::Careful {
             return Put::Again;
         }
+        if s.peer_left.load(Acquire) && tx.engine.state() == SendState::Lane {
+            outgoing::after_link(s, &mut tx);
+        }
         let put = self.attempt_locked(s, &mut tx, cursor);
         let kick = tx.engine.state() == SendState::Tcp && tx.lane.is_some() && !tx.engine.lane_open();
         drop(tx);

@@ -191,7 +191,11 @@ impl State {
         table::set_internal(listener);
         let epoll = EPOLL.load(Acquire);
         sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, listener, libc::EPOLLIN as u32, kind::PROCESS).ok()?;
-        let call = Callbacks { watch: watch_rendezvous, hold: |names| lanes::find(names).is_some() };
+        let call = Callbacks {
+            watch: watch_rendezvous,
+            hold: |names| lanes::find(names).is_some(),
+            alive: |id| StreamId::from(id).stream().is_some(),
+        };
         Some(State {
             local: Local::new(name, call),
             listener,

@@ -74,6 +74,8 @@ pub struct Callbacks {
     pub watch: fn(i32, bool),
     /// Do we hold a connection with these addresses (as its own end sees them)?
     pub hold: fn(Addresses) -> bool,
+    /// Is this stream still there?
+    pub alive: fn(u64) -> bool,
 }
 
 /// The rendezvous of this process.
@@ -266,6 +268,11 @@ impl Local {
     }
 
     fn retry(&mut self, stream: u64, now: u64, reason: Reason) {
+        if !(self.call.alive)(stream) {
+            // That nobody holds the other end of a connection that is over says nothing.
+            self.asks.remove(&stream);
+            return;
+        }
         let Some(ask) = self.asks.get_mut(&stream) else { return };
         ask.tries += 1;
         if ask.tries < TRIES {
@@ -274,7 +281,10 @@ impl Local {
         }
         let port = ask.names.peer.port();
         self.asks.remove(&stream);
-        self.refused.remember(port, now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000, now);
+        if reason == Reason::PeerNotReachable {
+            // An owner that answers, if only that it does not hold this connection, takes part.
+            self.refused.remember(port, now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000, now);
+        }
         self.outcomes.push(Outcome::Failed(stream, reason));
     }
 
@@ -321,6 +331,10 @@ impl Local {
 
     /// Puts the question to the owner of the port.
     fn put(&mut self, stream: u64, now: u64) {
+        if !(self.call.alive)(stream) {
+            self.asks.remove(&stream);
+            return;
+        }
         let Some(ask) = self.asks.get_mut(&stream) else { return };
         let (names, port) = (ask.names, ask.names.peer.port());
         ask.due = None;
@@ -386,7 +400,7 @@ mod tests {
     }
 
     fn pair(port: u16, hold_first: fn(Addresses) -> bool, hold_second: fn(Addresses) -> bool) -> (Local, Local) {
-        let call = |hold| Callbacks { watch: |_, _| {}, hold };
+        let call = |hold| Callbacks { watch: |_, _| {}, hold, alive: |_| true };
         let mut a = Local::new(b"p/a".to_vec(), call(hold_first));
         let mut b = Local::new(b"p/b".to_vec(), call(hold_second));
         a.join(port);
@@ -409,7 +423,7 @@ mod tests {
     #[test]
     fn the_owner_redirects_to_the_member_that_holds_the_connection() {
         let (mut a, mut b) = pair(60_001, |_| false, |_| true);
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
+        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false, alive: |_| true });
         run(&mut [&mut a, &mut b]);
         c.ask(5, names(60_001), 0);
         run(&mut [&mut c, &mut a, &mut b]);
@@ -423,7 +437,7 @@ mod tests {
         let fds: Vec<i32> = a.connections.keys().copied().chain(a.ports.values().filter_map(|p| p.listener)).collect();
         fds.into_iter().for_each(sys::close);
         run(&mut [&mut b]);
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
+        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false, alive: |_| true });
         c.ask(6, names(60_002), 0);
         run(&mut [&mut c, &mut b]);
         assert_eq!(c.outcomes(), [Outcome::Found(6, b"p/b".to_vec())]);
@@ -431,7 +445,7 @@ mod tests {
 
     #[test]
     fn nobody_there_is_remembered_after_some_tries() {
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
+        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false, alive: |_| true });
         c.ask(7, names(60_003), 0);
         let mut now = 0;
         while let Some(due) = c.tick(now) {
@@ -444,7 +458,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_host_is_not_asked_here() {
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
+        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false, alive: |_| true });
         let far = Addresses::new("10.0.0.1:5".parse().expect("address"), "10.0.0.2:80".parse().expect("address"));
         c.ask(9, far, 0);
         assert_eq!(c.outcomes(), [Outcome::Failed(9, Reason::PeerNotReachable)]);

@@ -171,6 +171,8 @@ pub struct Stream {
     pub peer_left: AtomicBool,
     /// It existed when this process forked: its descriptors may be used elsewhere too.
     pub shared: AtomicBool,
+    /// Both ports of an accepted connection once they were looked up (local << 16 | peer), else 0.
+    pub ports: AtomicU32,
     /// What the kernel's sk_err would be: the errno that the next call reports, once. 0: none yet; negative: it was reported.
     error: AtomicI32,
     /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
@@ -319,6 +321,7 @@ impl Stream {
             ended_at: AtomicU64::new(0),
             peer_left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            ports: AtomicU32::new(0),
             error: AtomicI32::new(0),
             answer: AtomicU64::new(0),
             tx: Lock::new(Tx::new()),
@@ -384,6 +387,7 @@ impl Stream {
         self.shared.store(false, Relaxed);
         self.kept.store(-1, Relaxed);
         self.shut_receive.store(false, Relaxed);
+        self.ports.store(0, Relaxed);
         self.error.store(0, Relaxed);
         self.answer.store(0, Relaxed);
         self.low_water.store(1, Relaxed);

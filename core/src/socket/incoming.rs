@@ -26,6 +26,9 @@ pub fn pump(s: &Stream, rx: &mut Rx) {
                     n
                 })
             }
+            // TCP's copy of what the ring still holds stays in the kernel until the program has the ring's: who gives the ring up
+            // (exec, urgent data) finds it there.
+            TcpRead::Skip { .. } if rx.engine.lane_ready() > 0 => break,
             TcpRead::Skip { max } => {
                 let max = max.min(1 << 30) as usize;
                 // MSG_TRUNC makes TCP throw the bytes away (tcp(7)).

@@ -46,7 +46,10 @@ pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
         match sent {
             Ok(_) | Err(Errno(libc::EINTR)) => {}
             Err(Errno(libc::EAGAIN)) => break false,
-            Err(_) => {
+            Err(e) => {
+                if e.0 != libc::EPIPE {
+                    s.note_error(e.0);
+                }
                 tx.engine.reset();
                 break true;
             }

@@ -136,6 +136,11 @@ fn ended(s: &Stream, rx: &mut Rx) {
         }
     }
     let outcome = rx.engine.tcp_eof(fate, unread);
+    if unread {
+        // A dead peer's kernel would have reset the connection for what its program had not read: so do we.
+        outgoing::abort(s.fd());
+        s.view.tx.fetch_or(flag::LOOK, AcqRel);
+    }
     if rx.engine.state() == RecvState::Dead {
         s.note_error(libc::ECONNRESET);
     }

@@ -40,6 +40,10 @@ hook_plain! {
         }
         plain::posix_spawn_file_actions_adddup2(actions, fd, new)
     }
+    // libc's own fork, whose parent ends by an _exit that nobody sees: streams must not be the parent's by then.
+    unsafe fn daemon(no_chdir: c_int, no_close: c_int) -> c_int => my_daemon {
+        drive(-1, Sleep::Through, BeforeExec::daemon, || plain::daemon(no_chdir, no_close))
+    }
     unsafe fn unshare(flags: c_int) -> c_int => my_unshare {
         note(calls::quiet);
         plain::unshare(flags)

@@ -45,8 +45,11 @@ mod wish {
     pub const LOOK: u64 = 2 << 56;
     pub const PIN: u64 = 3 << 56;
     pub const KEEP: u64 = 4 << 56;
+    pub const DOUBT: u64 = 5 << 56;
 }
 
+/// How long after the loss of its link a peer may take to end, in nanoseconds.
+const DOUBT_NS: u64 = 50_000_000;
 /// How often closed streams are looked at whose peers say nothing, in nanoseconds.
 const KEPT_EVERY_NS: u64 = 1_000_000_000;
 
@@ -96,6 +99,11 @@ pub fn look_later(s: &Stream) {
 /// A fork child wants the stream back on TCP.
 pub fn pin(s: &Stream) {
     post(wish::PIN | s.id().get());
+}
+
+/// The stream's link is lost; whether its peer is there is seen a little later.
+pub fn doubt(s: &Stream) {
+    post(wish::DOUBT | s.id().get());
 }
 
 /// The program closed the stream; the rest of it is the background thread's.
@@ -162,6 +170,7 @@ struct State {
     pins: Vec<Pin>,
     looks: Vec<u64>,
     kept: Vec<u64>,
+    doubts: Vec<(u64, u64)>,
     lost: bool,
 }
 
@@ -192,6 +201,7 @@ impl State {
             pins: Vec::new(),
             looks: Vec::new(),
             kept: Vec::new(),
+            doubts: Vec::new(),
             lost: false,
         })
     }
@@ -239,6 +249,14 @@ impl State {
                 events::on_tcp(s.id(), 0);
             }
         }
+        self.doubts.retain(|(id, due)| {
+            let Some(s) = StreamId::from(*id).stream() else { return false };
+            if *due <= now {
+                lanes::resolve_doubt(s);
+            }
+            *due > now
+        });
+        next = earlier(next, self.doubts.iter().map(|(_, due)| *due).min());
         self.kept.retain(|id| StreamId::from(*id).stream().is_some_and(|s| !close::finish_if_done(s)));
         if !self.kept.is_empty() {
             next = earlier(next, Some(now + KEPT_EVERY_NS));
@@ -269,6 +287,7 @@ impl State {
             match item & kind::MASK {
                 wish::ASK => self.ask(s, now),
                 wish::LOOK => self.looks.push(id.get()),
+                wish::DOUBT => self.doubts.push((id.get(), now + DOUBT_NS)),
                 wish::KEEP => self.kept.push(id.get()),
                 wish::PIN => self.pins.push(Pin::stream(s, Reason::PinnedFork)),
                 _ => {}

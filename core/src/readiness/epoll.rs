@@ -103,6 +103,7 @@ impl EpollWait {
         if i.ours.load(Acquire) > 0 && n < self.max {
             n += self.scan(i, n);
         }
+        self.pass_on(i);
         if n > 0 || self.left().is_some_and(|t| sys::nanoseconds(t) == 0) {
             return Ready::Return(n as c_int);
         }
@@ -127,16 +128,31 @@ impl EpollWait {
     fn arm(&mut self, i: &Instance) {
         if let Some(bell) = i.bell() {
             self.armed = true;
+            i.sleepers.fetch_add(1, SeqCst);
             // A link that cannot be armed is as good as lost: its streams hear of it from the background thread.
             i.arm(bell);
         }
     }
 
     fn disarm(&mut self, i: &Instance) {
-        if core::mem::take(&mut self.armed)
-            && let Some(bell) = i.bell()
-        {
-            i.disarm(bell);
+        if !core::mem::take(&mut self.armed) {
+            return;
+        }
+        let others = i.sleepers.fetch_sub(1, SeqCst) > 1;
+        if let Some(bell) = i.bell() {
+            if others {
+                // The ring that woke this thread disarmed the bell for all.
+                i.arm(bell);
+            } else {
+                i.disarm(bell);
+            }
+        }
+    }
+
+    /// Several threads sleep in the instance and one bell wakes them: whoever has taken its share wakes the next.
+    fn pass_on(&self, i: &Instance) {
+        if i.sleepers.load(SeqCst) > 0 && news(i) {
+            i.ring();
         }
     }
 

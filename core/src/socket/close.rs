@@ -117,7 +117,8 @@ impl Close {
 fn depart(s: &Stream) -> (bool, bool) {
     let flushed = s.tx.lock().is_none_or(|mut tx| {
         outgoing::resume(s, &mut tx, true);
-        outgoing::flush(s, &mut tx)
+        // The kernel may have to take a whole ring at once, for nobody is there to wait for it.
+        outgoing::flush(s, &mut tx) || outgoing::widen(s, &tx) && outgoing::flush(s, &mut tx)
     });
     let answered = s.rx.lock().is_none_or(|mut rx| {
         rx.engine.freeze();

@@ -68,6 +68,14 @@ pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
     done
 }
 
+/// Makes the kernel's send buffer large enough for what is left in the ring; its bookkeeping takes about as much again. Only for
+/// a socket that the program has closed, whose SO_SNDBUF nobody asks for any more.
+pub fn widen(s: &Stream, tx: &Tx) -> bool {
+    let range = tx.engine.resend();
+    let left = (range.end - range.start).min(1 << 28) as i32;
+    sys::setsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, left.saturating_mul(2).max(64 << 10)).is_ok()
+}
+
 /// Goes back to TCP with this direction (H38: also when the other one did), and starts writing what is owed.
 pub fn resume(s: &Stream, tx: &mut Tx, fin: bool) {
     if let Some(lane) = tx.lane
@@ -90,6 +98,18 @@ pub fn resume(s: &Stream, tx: &mut Tx, fin: bool) {
         lane.link.publish(&lane.out, lane.out.0.cursors().published.load(Relaxed));
         lane.link.send(&Message::Close { lane: lane.id }, None);
     }
+}
+
+/// The link is lost and the program sends: a peer that has closed the connection needs no RESUME, which would only bring a reset
+/// before the program's own bytes do.
+pub fn after_link(s: &Stream, tx: &mut Tx) {
+    const GONE: i16 = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    if sys::poll_now(s.fd(), GONE) & GONE == 0 {
+        resume(s, tx, false);
+        return;
+    }
+    tx.engine.peer_is_gone();
+    refresh(s, tx);
 }
 
 /// Looks after the sending direction when the receiving one, the link or TCP gave a reason to.

@@ -63,6 +63,11 @@ impl Receive {
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
         let Some(s) = stream::of(self.fd) else { return Next::Kernel };
+        if self.done > 0 {
+            // The kernel knows only the whole call, of which a part is done: the rest stays here.
+            s.change_mode(Mode::Plain, Mode::Careful);
+            return if s.mode() == Mode::Careful { self.careful(s) } else { self.finish(self.done as ssize_t) };
+        }
         match s.mode() {
             Mode::Plain => {
                 if let Some(counted) = InFlight::receive(s) {
@@ -121,7 +126,7 @@ impl Receive {
                 }
                 Got::Again => {
                     if s.mode() != Mode::Careful {
-                        return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.step() };
+                        return self.step();
                     }
                 }
                 Got::End => return self.finish(self.done as ssize_t),
@@ -189,6 +194,9 @@ impl Receive {
         // Only a change of carriers leaves something to be done outside of the lock.
         if s.view.tx.load(Acquire) & flag::LOOK != 0 {
             incoming::settle(s);
+        }
+        if super::lanes::idle(s) {
+            super::lanes::uncareful(s);
         }
         got
     }

@@ -15,6 +15,10 @@ use crate::sys::{self, Errno, set_errno};
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, iovec, msghdr, ssize_t};
 
+/// How long a blocked send finds the ring full before the stream goes back to TCP, in nanoseconds. TCP's buffers grow to
+/// megabytes; a program that writes so much before it reads must not wait for ever because a ring is smaller.
+const STALL_NS: u64 = 100_000_000;
+
 /// A send in progress.
 pub struct Transmit {
     fd: c_int,
@@ -24,6 +28,8 @@ pub struct Transmit {
     done: usize,
     sleep: Option<Sleep>,
     pin: Option<super::pin::Pin>,
+    /// The peer's cursor when the ring was found full, and since when.
+    stuck: Option<(u64, u64)>,
 }
 
 enum Put {
@@ -42,7 +48,7 @@ impl Transmit {
     pub fn new(fd: c_int, iov: *const iovec, count: usize, flags: c_int) -> Self {
         // SAFETY: the exported function's caller vouches for its buffers as long as the call lasts.
         let cursor = unsafe { Cursor::new(iov, count) };
-        Transmit { fd, flags, cursor: Some(cursor), control: false, done: 0, sleep: None, pin: None }
+        Transmit { fd, flags, cursor: Some(cursor), control: false, done: 0, sleep: None, pin: None, stuck: None }
     }
 
     /// For sendmsg.
@@ -51,12 +57,17 @@ impl Transmit {
         let cursor = unsafe { iov::of_message(msg) };
         // SAFETY: as above; null was sorted out.
         let control = cursor.is_some() && unsafe { (*msg).msg_controllen } > 0;
-        Transmit { fd, flags, cursor, control, done: 0, sleep: None, pin: None }
+        Transmit { fd, flags, cursor, control, done: 0, sleep: None, pin: None, stuck: None }
     }
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
         let Some(s) = stream::of(self.fd) else { return Next::Kernel };
+        if self.done > 0 {
+            // The kernel knows only the whole call, of which a part is done: the rest stays here.
+            s.change_mode(Mode::Plain, Mode::Careful);
+            return if s.mode() == Mode::Careful { self.careful(s) } else { Next::Return(self.done as ssize_t) };
+        }
         match s.mode() {
             Mode::Plain => {
                 if let Some(counted) = InFlight::send(s) {
@@ -126,7 +137,7 @@ impl Transmit {
                 }
                 Put::Again => {
                     if s.mode() != Mode::Careful {
-                        return if self.done > 0 { Next::Return(self.done as ssize_t) } else { self.step() };
+                        return self.step();
                     }
                 }
                 Put::Kernel if self.done == 0 => return Next::Kernel,
@@ -167,8 +178,21 @@ impl Transmit {
             return Some(self.so_far(libc::EAGAIN));
         }
         let Some(lane) = lane else { return Some(Next::Wait(sleep.wait(libc::POLLOUT))) };
+        let consumed = lane.out.consumed();
+        let now = sys::now();
+        match self.stuck {
+            Some((at, since)) if at == consumed => {
+                if now - since > STALL_NS {
+                    self.stuck = None;
+                    sleep.stop();
+                    super::lanes::give_up(s, crate::stats::Reason::Stalled);
+                    return None;
+                }
+            }
+            _ => self.stuck = Some((consumed, now)),
+        }
         if sleep.armed() {
-            return Some(Next::Wait(sleep.wait(libc::POLLRDHUP)));
+            return Some(Next::Wait(sleep.wait_at_most(libc::POLLRDHUP, STALL_NS)));
         }
         let full_at = s.view.tx_position.load(Relaxed).saturating_sub(lane.out.0.size());
         let news = || {
@@ -192,6 +216,9 @@ impl Transmit {
         let Some(mut tx) = s.tx.lock() else { return Put::Failed(libc::EAGAIN) };
         if s.mode() != Mode::Careful {
             return Put::Again;
+        }
+        if s.peer_left.load(Acquire) && tx.engine.state() == SendState::Lane {
+            outgoing::after_link(s, &mut tx);
         }
         let put = self.attempt_locked(s, &mut tx, cursor);
         let kick = tx.engine.state() == SendState::Tcp && tx.lane.is_some() && !tx.engine.lane_open();

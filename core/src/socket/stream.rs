@@ -167,6 +167,8 @@ pub struct Stream {
     pub refusals: AtomicU32,
     /// When TCP ended without a RESUME before it (CLOCK_MONOTONIC, ns), 0: it did not.
     pub ended_at: AtomicU64,
+    /// The link ended because the peer closed everything: go back to TCP with the next send.
+    pub peer_left: AtomicBool,
     /// It existed when this process forked: its descriptors may be used elsewhere too.
     pub shared: AtomicBool,
     /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
@@ -313,6 +315,7 @@ impl Stream {
             asked: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
             ended_at: AtomicU64::new(0),
+            peer_left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             answer: AtomicU64::new(0),
             tx: Lock::new(Tx::new()),
@@ -374,6 +377,7 @@ impl Stream {
         self.asked.store(false, Relaxed);
         self.refusals.store(0, Relaxed);
         self.ended_at.store(0, Relaxed);
+        self.peer_left.store(false, Relaxed);
         self.shared.store(false, Relaxed);
         self.kept.store(-1, Relaxed);
         self.shut_receive.store(false, Relaxed);

@@ -183,6 +183,11 @@ impl Receiver {
         }
     }
 
+    /// Whether whatever TCP carries from here on is the program's; then the position before which its end is no clean one.
+    pub fn raw_with_floor(&self) -> Option<Position> {
+        (self.state == RecvState::Raw && self.pushback().is_empty()).then_some(self.floor)
+    }
+
     /// May the ring's memory still be needed for delivery, by us or by the rest of a peer that dies now?
     pub fn needs_ring(&self) -> bool {
         match self.state {

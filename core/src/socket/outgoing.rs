@@ -1,9 +1,10 @@
 //! The sending direction under its lock: control bytes and resends to TCP, the hop, the way back.
 
 use super::stream::{Mode, NOTHING, Stream, Tx, flag};
-use crate::link::bell;
+use crate::link::{Link, bell, memory};
 use crate::log::debug;
 use crate::policy;
+use crate::process::background;
 use crate::readiness;
 use crate::stats::{self, Direction, LinkKind, Reason};
 use crate::stream::Message;
@@ -45,7 +46,10 @@ pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
         match sent {
             Ok(_) | Err(Errno(libc::EINTR)) => {}
             Err(Errno(libc::EAGAIN)) => break false,
-            Err(_) => {
+            Err(e) => {
+                if e.0 != libc::EPIPE {
+                    s.note_error(e.0);
+                }
                 tx.engine.reset();
                 break true;
             }
@@ -114,6 +118,17 @@ pub fn after_link(s: &Stream, tx: &mut Tx) {
 
 /// Looks after the sending direction when the receiving one, the link or TCP gave a reason to.
 pub fn look(s: &Stream) {
+    if let Some(link) = (s.view.link.load(Acquire) as usize).checked_sub(1).and_then(memory::get) {
+        // Is there still somebody to go back with? What the link has to say comes first, and before any lock.
+        link.read();
+        if link.lost() {
+            s.view.tx.fetch_and(!flag::LOOK, AcqRel);
+            s.peer_left.store(true, Release);
+            background::doubt(s);
+            bell::ring_all(s.tx_bells.load(Acquire));
+            return;
+        }
+    }
     let Some(mut tx) = s.tx.lock() else { return };
     s.view.tx.fetch_and(!flag::LOOK, AcqRel);
     if s.mode() != Mode::Careful {

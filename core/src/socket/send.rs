@@ -62,20 +62,19 @@ impl Transmit {
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
-        let Some(s) = stream::of(self.fd) else { return Next::Kernel };
-        if self.done > 0 {
-            // The kernel knows only the whole call, of which a part is done: the rest stays here.
-            s.change_mode(Mode::Plain, Mode::Careful);
-            return if s.mode() == Mode::Careful { self.careful(s) } else { Next::Return(self.done as ssize_t) };
-        }
+        let Some(s) = stream::of(self.fd) else {
+            return if self.done > 0 { Next::Return(self.done as ssize_t) } else { Next::Kernel };
+        };
         match s.mode() {
+            Mode::Careful => self.careful(s),
+            // The program's call is half done: the kernel must not do it from the start.
+            _ if self.done > 0 => self.rest(s),
             Mode::Plain => {
                 if let Some(counted) = InFlight::send(s) {
                     return Next::Counted(counted);
                 }
                 self.step()
             }
-            Mode::Careful => self.careful(s),
             Mode::Foreign => self.pinned(s),
             Mode::Fresh if self.flags & libc::MSG_FASTOPEN != 0 => {
                 s.connector.store(true, Relaxed);
@@ -143,6 +142,13 @@ impl Transmit {
                 Put::Kernel if self.done == 0 => return Next::Kernel,
                 Put::Kernel => return Next::Return(self.done as ssize_t),
                 Put::Ended => {
+                    if self.done == 0 {
+                        // Whoever has heard of a reset from the kernel notes it under this lock.
+                        drop(s.rx.lock());
+                        if let Some(errno) = s.take_error().filter(|e| *e != libc::EPIPE) {
+                            return self.so_far(errno);
+                        }
+                    }
                     if self.done == 0 && self.flags & libc::MSG_NOSIGNAL == 0 {
                         sys::raise(libc::SIGPIPE);
                     }
@@ -157,6 +163,45 @@ impl Transmit {
                         return next;
                     }
                 }
+            }
+        }
+    }
+
+    /// The stream went back to TCP in the middle of a call: sends what is left of it there.
+    fn rest(&mut self, s: &'static Stream) -> Next<ssize_t> {
+        let Some(mut cursor) = self.cursor else { return self.so_far(0) };
+        let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
+        loop {
+            // An error is the next call's to report, so the kernel must not tell us.
+            if cursor.left() == 0 || sys::poll_now(s.fd(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
+                return self.so_far(0);
+            }
+            let counted = InFlight::send(s);
+            match s.mode() {
+                Mode::Plain if counted.is_none() => continue,
+                Mode::Plain | Mode::Pinned => {}
+                _ => return self.so_far(0),
+            }
+            let mut window = iov::EMPTY;
+            let count = cursor.window(&mut window, usize::MAX);
+            let message = sys::msg(window.as_mut_ptr(), count);
+            match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+                Ok(n) => {
+                    if let Some(counted) = counted {
+                        counted.finish(n as ssize_t);
+                    }
+                    self.done += n;
+                    cursor.advance(n);
+                    self.cursor = Some(cursor);
+                }
+                Err(Errno(libc::EINTR)) => {}
+                Err(Errno(libc::EAGAIN)) if blocking => {
+                    drop(counted);
+                    if let Some(next) = self.block(s, None) {
+                        return next;
+                    }
+                }
+                Err(_) => return self.so_far(0),
             }
         }
     }
@@ -246,6 +291,8 @@ impl Transmit {
                         (n, _) => Put::Bytes(n),
                     };
                 }
+                // The kernel's error, if it is not ours to report; then EPIPE.
+                SendState::Dead if s.error_pending() => return Put::Ended,
                 SendState::Dead => return Put::Kernel,
                 SendState::TokenOut | SendState::Resuming | SendState::HopSent => {
                     if !outgoing::flush(s, tx) {
@@ -276,7 +323,7 @@ impl Transmit {
         let mut window = iov::EMPTY;
         let count = cursor.window(&mut window, usize::MAX);
         let message = sys::msg(window.as_mut_ptr(), count);
-        match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT) {
+        match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
             Ok(n) => {
                 tx.engine.wrote_tcp(n as u64);
                 s.view.tx_position.store(tx.engine.position().get(), Relaxed);
@@ -292,7 +339,16 @@ impl Transmit {
             }
             Err(Errno(libc::EAGAIN)) => Put::Full(None),
             Err(Errno(libc::EINTR)) => Put::Again,
-            Err(Errno(e)) => Put::Failed(e),
+            Err(Errno(libc::EPIPE)) => Put::Ended,
+            Err(Errno(e)) => {
+                if self.done > 0 {
+                    // The call returns what it has done; the next one tells (sk_stream_error leaves sk_err alone).
+                    s.note_error(e);
+                } else if e == libc::ECONNRESET {
+                    s.error_told();
+                }
+                Put::Failed(e)
+            }
         }
     }
 }

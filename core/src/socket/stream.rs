@@ -171,6 +171,8 @@ pub struct Stream {
     pub peer_left: AtomicBool,
     /// It existed when this process forked: its descriptors may be used elsewhere too.
     pub shared: AtomicBool,
+    /// What the kernel's sk_err would be: the errno that the next call reports, once. 0: none yet; negative: it was reported.
+    error: AtomicI32,
     /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
     pub answer: AtomicU64,
     /// The sending direction.
@@ -317,6 +319,7 @@ impl Stream {
             ended_at: AtomicU64::new(0),
             peer_left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            error: AtomicI32::new(0),
             answer: AtomicU64::new(0),
             tx: Lock::new(Tx::new()),
             rx: Lock::new(Rx::new()),
@@ -381,6 +384,7 @@ impl Stream {
         self.shared.store(false, Relaxed);
         self.kept.store(-1, Relaxed);
         self.shut_receive.store(false, Relaxed);
+        self.error.store(0, Relaxed);
         self.answer.store(0, Relaxed);
         self.low_water.store(1, Relaxed);
         self.rx_bells.store(0, Relaxed);
@@ -491,6 +495,26 @@ impl Stream {
     pub fn stays_on_tcp(&self, reason: stats::Reason) {
         self.reason.store(reason as u8, Relaxed);
         self.with_record(|slot| stats::stays_on_tcp(slot, reason));
+    }
+
+    /// The connection broke with `errno`, of which the kernel has told us and will tell nobody else. The first one counts.
+    pub fn note_error(&self, errno: i32) {
+        let _ = self.error.compare_exchange(0, errno, AcqRel, Relaxed);
+    }
+
+    /// The program has learned from the kernel that the connection broke.
+    pub fn error_told(&self) {
+        self.error.store(-1, Release);
+    }
+
+    /// Whether an errno is to be reported.
+    pub fn error_pending(&self) -> bool {
+        self.error.load(Acquire) > 0
+    }
+
+    /// The errno to be reported; once.
+    pub fn take_error(&self) -> Option<i32> {
+        self.error.fetch_update(AcqRel, Acquire, |e| (e > 0).then_some(-1)).ok()
     }
 
     /// A bell for a thread that wants to sleep until something can be received or sent.

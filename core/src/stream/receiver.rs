@@ -236,6 +236,17 @@ impl Receiver {
         }
     }
 
+    /// How many of the bytes that TCP holds unread at most are the program's; control bytes lie behind them.
+    pub fn tcp_limit(&self) -> u64 {
+        match self.state {
+            RecvState::Raw if self.fin.is_some_and(|fin| self.x >= fin) => 0,
+            RecvState::Raw => u64::MAX,
+            RecvState::HopSeen => (self.hop.0 - self.x).saturating_sub(self.pushback().len() as u64),
+            RecvState::Skip if self.skip == 0 => u64::MAX,
+            RecvState::TokenIn | RecvState::Lane | RecvState::Skip | RecvState::Eof | RecvState::Dead => 0,
+        }
+    }
+
     /// `n` bytes were read from TCP and given to the program.
     pub fn tcp_data(&mut self, n: u64) {
         let max = match self.tcp_read() {

@@ -194,6 +194,11 @@ impl Receiver {
         self.shut = true;
     }
 
+    /// [`Receiver::shut`] was called.
+    pub fn is_shut(&self) -> bool {
+        self.shut
+    }
+
     /// ECONNRESET is due and everything before was delivered.
     pub fn reset_due(&self) -> bool {
         self.end == End::Reset && !self.undelivered()

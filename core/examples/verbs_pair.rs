@@ -137,6 +137,8 @@ fn transfer(
     let ring = Region::allocate(pair.device(), RING as usize, true)?;
     let mut t = Transfer::default();
     let mut introduced = false;
+    let mut idle = None;
+    let (mut asked, mut armed, mut over) = (false, false, false);
     let start = Instant::now();
     loop {
         let mut lost = None;
@@ -163,6 +165,11 @@ fn transfer(
             Happened::Room => progress = true,
             Happened::Lost(error) => lost = Some(error.to_string()),
         });
+        if over && !progress && !more && lost.is_none() {
+            // All that had arrived before is taken.
+            pair.end(v::Error::Lost("the connection ended".into()));
+            continue;
+        }
         if let Some(why) = lost {
             println!(
                 "lost after {} sent, {} received: {why}",
@@ -244,21 +251,35 @@ fn transfer(
             );
             return Ok(true);
         }
-        if !progress && !more {
+        if progress || more {
+            (idle, asked, armed) = (None, false, false);
+            continue;
+        }
+        if !armed {
+            // One more look: what came before the arming does not ring.
             pair.arm();
-            if !pair.poll(0, |_| {}) {
-                wait(&[pair.device().doorbell(), manager.fd()], 200);
-            }
-            while pair.device().rung()?.is_some() {}
-            if let Some(Outcome::Ended { removed, .. }) = manager.poll()? {
-                println!(
-                    "the connection ended{}",
-                    if removed { ": the device is gone" } else { "" }
-                );
-                if removed {
-                    return Ok(false);
-                }
-            }
+            armed = true;
+            continue;
+        }
+        armed = false;
+        wait(&[pair.device().doorbell(), manager.fd()], 200);
+        while pair.device().rung()?.is_some() {}
+        if let Some(Outcome::Ended { removed, .. }) = manager.poll()? {
+            println!(
+                "the connection ended{}",
+                if removed { ": the device is gone" } else { "" }
+            );
+            over = true;
+        }
+        // Silence: ask after a second, and give up after five.
+        let silent = idle.get_or_insert_with(Instant::now).elapsed().as_secs();
+        if silent >= 1 && !asked {
+            pair.probe();
+            asked = true;
+        } else if asked && !pair.unanswered() {
+            (idle, asked) = (None, false);
+        } else if silent >= 5 && asked {
+            pair.end(v::Error::Lost("the peer does not answer".into()));
         }
     }
 }
@@ -294,8 +315,9 @@ fn ping_pong(
     spin: bool,
     count: u32,
 ) -> Result<bool, Failure> {
-    let start = Instant::now();
+    let mut times = Vec::new();
     for round in 0..count {
+        let start = Instant::now();
         if !first && !hear(pair, spin)? {
             return Ok(false);
         }
@@ -308,11 +330,14 @@ fn ping_pong(
         if first && !hear(pair, spin)? {
             return Ok(false);
         }
+        times.push(start.elapsed());
     }
+    times.sort_unstable();
     let how = if spin { "spinning" } else { "asleep between" };
     println!(
-        "{:.1} us per round trip of 64 bytes, {how}",
-        start.elapsed().as_secs_f64() * 1e6 / f64::from(count)
+        "round trip of 64 bytes, {how}: median {:?}, longest {:?}",
+        times[times.len() / 2],
+        times[times.len() - 1]
     );
     Ok(true)
 }

@@ -18,6 +18,8 @@ type Failure = Box<dyn std::error::Error>;
 
 const RING: u64 = 1 << 18;
 const PIECE: u64 = 1 << 14;
+/// Bytes of a ping; no other message is that long.
+const PING: usize = 64;
 
 /// The eight bytes at `position` (a multiple of eight) of the stream.
 fn pattern(position: u64) -> u64 {
@@ -127,15 +129,17 @@ struct Transfer {
     said: u64,
 }
 
-/// Sends `total` bytes and receives as many. True if all of it arrived, false if the link was lost.
+/// Sends `total` bytes and receives as many. How many pings of the peer, which may be
+/// done before us, have come already; None if the link was lost.
 fn transfer(
     manager: &mut Manager<RdmaCore>,
     pair: &mut QueuePair<RdmaCore>,
     total: u64,
-) -> Result<bool, Failure> {
+) -> Result<Option<u32>, Failure> {
     let mirror = Region::allocate(pair.device(), RING as usize, false)?;
     let ring = Region::allocate(pair.device(), RING as usize, true)?;
     let mut t = Transfer::default();
+    let mut pings = 0;
     let mut introduced = false;
     let mut idle = None;
     let (mut asked, mut armed, mut over) = (false, false, false);
@@ -144,6 +148,7 @@ fn transfer(
         let mut lost = None;
         let mut progress = false;
         let more = pair.poll(64, |happened| match happened {
+            Happened::Message(m) if m.len() == PING => pings += 1,
             Happened::Message(m) => {
                 progress = true;
                 let word =
@@ -175,7 +180,7 @@ fn transfer(
                 "lost after {} sent, {} received: {why}",
                 t.acknowledged, t.checked
             );
-            return Ok(false);
+            return Ok(None);
         }
         if !introduced {
             let mut m = [0; 24];
@@ -249,7 +254,7 @@ fn transfer(
                 "{total} bytes each way in {seconds:.2} s, {:.0} Mb/s each way",
                 total as f64 * 8.0 / seconds / 1e6
             );
-            return Ok(true);
+            return Ok(Some(pings));
         }
         if progress || more {
             (idle, asked, armed) = (None, false, false);
@@ -285,16 +290,15 @@ fn transfer(
 }
 
 /// Waits for the next message of 64 bytes, asleep or (not for hosts with one processor) spinning. False: the link is lost.
-fn hear(pair: &mut QueuePair<RdmaCore>, spin: bool) -> Result<bool, Failure> {
-    let (mut heard, mut lost) = (false, false);
-    let mut asleep = false;
-    while !heard && !lost {
+fn hear(pair: &mut QueuePair<RdmaCore>, pings: &mut u32, spin: bool) -> Result<bool, Failure> {
+    let (mut lost, mut asleep) = (false, false);
+    while *pings == 0 && !lost {
         let more = pair.poll(16, |happened| match happened {
-            Happened::Message(m) => heard |= m.len() == 64,
+            Happened::Message(m) => *pings += u32::from(m.len() == PING),
             Happened::Lost(_) => lost = true,
             _ => {}
         });
-        if heard || more || spin {
+        if *pings > 0 || more || spin {
             continue;
         }
         if asleep {
@@ -305,12 +309,14 @@ fn hear(pair: &mut QueuePair<RdmaCore>, spin: bool) -> Result<bool, Failure> {
         }
         asleep = !asleep;
     }
+    *pings = pings.saturating_sub(1);
     Ok(!lost)
 }
 
 /// Round trips of a 64-byte message.
 fn ping_pong(
     pair: &mut QueuePair<RdmaCore>,
+    pings: &mut u32,
     first: bool,
     spin: bool,
     count: u32,
@@ -318,16 +324,16 @@ fn ping_pong(
     let mut times = Vec::new();
     for round in 0..count {
         let start = Instant::now();
-        if !first && !hear(pair, spin)? {
+        if !first && !hear(pair, pings, spin)? {
             return Ok(false);
         }
-        while let Err(refused) = pair.send(&[round as u8; 64]) {
+        while let Err(refused) = pair.send(&[round as u8; PING]) {
             if refused == NotPosted::Lost {
                 return Ok(false);
             }
             pair.poll(0, |_| {});
         }
-        if first && !hear(pair, spin)? {
+        if first && !hear(pair, pings, spin)? {
             return Ok(false);
         }
         times.push(start.elapsed());
@@ -362,13 +368,11 @@ fn run() -> Result<bool, Failure> {
         pair.device().limits(),
         pair.addresses()
     );
-    if !transfer(&mut manager, &mut pair, total)? {
+    let Some(mut pings) = transfer(&mut manager, &mut pair, total)? else {
         return Ok(false);
-    }
-    Ok(
-        ping_pong(&mut pair, connector, false, 2000)?
-            && ping_pong(&mut pair, connector, true, 200)?,
-    )
+    };
+    Ok(ping_pong(&mut pair, &mut pings, connector, false, 2000)?
+        && ping_pong(&mut pair, &mut pings, connector, true, 200)?)
 }
 
 fn main() -> ExitCode {

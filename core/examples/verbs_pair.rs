@@ -371,8 +371,17 @@ fn run() -> Result<bool, Failure> {
     let Some(mut pings) = transfer(&mut manager, &mut pair, total)? else {
         return Ok(false);
     };
-    Ok(ping_pong(&mut pair, &mut pings, connector, false, 2000)?
-        && ping_pong(&mut pair, &mut pings, connector, true, 200)?)
+    let done = ping_pong(&mut pair, &mut pings, connector, false, 2000)?
+        && ping_pong(&mut pair, &mut pings, connector, true, 200)?;
+    // Our last ping may still be on its way, and would be lost with the queue pair: the connector closes first.
+    let start = Instant::now();
+    while done && !connector && start.elapsed().as_secs() < 10 {
+        if let Some(Outcome::Ended { .. }) = manager.poll()? {
+            break;
+        }
+        wait(&[manager.fd()], 200);
+    }
+    Ok(done)
 }
 
 fn main() -> ExitCode {

@@ -70,7 +70,7 @@ enum Probe {
     Anything,
 }
 
-/// An RC queue pair, connected or about to be.
+/// An RC queue pair, connected or about to be. Dropping it ends the connection, and what was posted may never arrive.
 pub struct QueuePair<P: Provider> {
     token: usize,
     queue: Option<CompletionQueue>,

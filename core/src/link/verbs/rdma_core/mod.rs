@@ -66,7 +66,7 @@ impl Id {
 
 impl RdmaCore {
     /// Loads rdma-core. `relocate` is given each descriptor that the library has made for us and returns the one that
-    /// takes its place (the same one, if it need not move).
+    /// takes its place (the same one, if it need not move or has moved before).
     pub fn open(relocate: fn(c_int) -> c_int) -> Result<Self> {
         let lib = rsock_rdma_sys::open().map_err(|error| Error::Library(error.to_string()))?;
         Ok(RdmaCore { lib, relocate })
@@ -282,8 +282,15 @@ impl Provider for RdmaCore {
     }
 
     fn create_domain(&self, id: &Id) -> Result<Domain> {
+        let context = self.context_of(id)?;
+        // SAFETY: the identifier holds the context; rdma-core reaches the kernel through these two fields only, and nobody else uses
+        // this context yet or its descriptors were moved before, which `relocate` sees.
+        unsafe {
+            (*context).cmd_fd = (self.relocate)((*context).cmd_fd);
+            (*context).async_fd = (self.relocate)((*context).async_fd);
+        }
         // SAFETY: see the note above.
-        let answer = unsafe { self.lib.ibv_alloc_pd(self.context_of(id)?) };
+        let answer = unsafe { self.lib.ibv_alloc_pd(context) };
         non_null(answer, "allocating a protection domain").map(|p| Domain(p.expose_provenance()))
     }
 

@@ -171,6 +171,10 @@ pub fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> 
         {
             // SAFETY: the program's event.
             i.avoid(unsafe { event.read_unaligned() }.u64);
+            if let Some(inner) = crate::readiness::instance::of(fd) {
+                inner.inside.store(true, Release);
+                i.outside.store(true, Release);
+            }
         }
         return Next::Kernel;
     };

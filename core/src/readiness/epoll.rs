@@ -53,6 +53,7 @@ impl EpollWait {
     /// What to do now.
     pub fn step(&mut self) -> Ready {
         let Some(i) = self.instance else { return Ready::Kernel };
+        i.settle_inside();
         if i.ours.load(Acquire) == 0 {
             return Ready::Sleep(self.left());
         }
@@ -270,6 +271,53 @@ impl EpollWait {
             link = d.next;
         }
         n - from
+    }
+}
+
+/// Whether any of our streams has something to report; nothing is taken as reported.
+pub fn ready(i: &Instance) -> bool {
+    let mut seen = 0;
+    loop {
+        let mut slow = [0u64; SLOW];
+        let mut asked = 0;
+        {
+            let Some(inner) = i.inner.lock() else { return false };
+            let mut skip = seen;
+            let mut link = inner.first;
+            // SAFETY: the instance's lock is held.
+            while let Some(d) = unsafe { registration::data(link) } {
+                link = d.next;
+                let Some(s) = d.stream() else { continue };
+                match look::fast(s) {
+                    Some(bits) if d.may_report(Some(bits), s) => return true,
+                    Some(_) => {}
+                    None if skip > 0 => skip -= 1,
+                    None if asked < SLOW => {
+                        slow[asked] = s.id().get();
+                        asked += 1;
+                    }
+                    None => {}
+                }
+            }
+        }
+        // Their locks come before the instance's.
+        for id in &slow[..asked] {
+            let Some(s) = StreamId::from(*id).stream() else { continue };
+            let bits = look::slow(s);
+            let Some(inner) = i.inner.lock() else { return false };
+            let mut link = inner.first;
+            // SAFETY: the instance's lock is held.
+            while let Some(d) = unsafe { registration::data(link) } {
+                if d.stream == *id && d.may_report(Some(bits), s) {
+                    return true;
+                }
+                link = d.next;
+            }
+        }
+        if asked < SLOW {
+            return false;
+        }
+        seen += asked;
     }
 }
 

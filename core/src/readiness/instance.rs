@@ -8,7 +8,7 @@ use crate::slab::Slab;
 use crate::socket::stream::Stream;
 use crate::sys::{self, lock::Lock};
 use crate::table::{self, Entry};
-use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
 /// An epoll instance.
 pub struct Instance {
@@ -21,6 +21,10 @@ pub struct Instance {
     bell: AtomicU8,
     /// The data of the bell's entry in the kernel's instance: unlike any that the program registered.
     tag: AtomicU64,
+    /// Somebody may look at this instance from outside (poll, or another instance): its bell stays armed.
+    pub inside: AtomicBool,
+    /// Other instances may be in it.
+    pub outside: AtomicBool,
     /// Registrations that are ours at the moment.
     pub ours: AtomicU32,
     /// Threads that sleep in the kernel with the bell armed.
@@ -67,6 +71,8 @@ pub fn made(fd: i32) {
         refs: AtomicU32::new(0),
         bell: AtomicU8::new(0),
         tag: AtomicU64::new(0),
+        inside: AtomicBool::new(false),
+        outside: AtomicBool::new(false),
         ours: AtomicU32::new(0),
         sleepers: AtomicU32::new(0),
         spin: Score::new(),
@@ -79,6 +85,8 @@ pub fn made(fd: i32) {
     i.fd.store(fd, Relaxed);
     i.refs.store(1, Relaxed);
     i.ours.store(0, Relaxed);
+    i.inside.store(false, Relaxed);
+    i.outside.store(false, Relaxed);
     i.sleepers.store(0, Relaxed);
     i.spin.reset();
     if let Some(mut inner) = i.inner.lock() {
@@ -163,6 +171,27 @@ impl Instance {
         }
     }
 
+    /// For those who look at the instance's descriptor itself: its bell is rung if and only if a stream of ours has something
+    /// to report, and armed for what comes.
+    pub fn settle(&self) {
+        let Some(bell) = self.bell() else { return };
+        self.inside.store(true, Release);
+        bell.drain();
+        if self.ours.load(Acquire) > 0 {
+            self.arm(bell);
+            if super::epoll::ready(self) {
+                bell.ring();
+            }
+        }
+    }
+
+    /// [`Instance::settle`] for all that may be inside of this one.
+    pub fn settle_inside(&self) {
+        if self.outside.load(Acquire) {
+            INSTANCES.iter().filter(|i| i.inside.load(Acquire) && i.refs.load(Acquire) > 0).for_each(Instance::settle);
+        }
+    }
+
     /// The program uses this data: ours must be another one.
     pub fn avoid(&self, data: u64) {
         if self.is_bell(data)
@@ -215,6 +244,9 @@ impl Instance {
 
     /// The sleep is over.
     pub fn disarm(&self, bell: Bell) {
+        if self.inside.load(Acquire) {
+            return;
+        }
         self.each_link(|link| link.disarm(bell));
     }
 

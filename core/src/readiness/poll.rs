@@ -1,6 +1,7 @@
 //! poll and ppoll. What is not ours sleeps in the kernel as it is; in the place of each stream of ours stands nothing, and
 //! one bell of the waiting thread stands for all of them.
 
+use super::instance::{self, Instance};
 use super::look;
 use super::select::Sets;
 use super::spin::{self, Score};
@@ -71,6 +72,11 @@ fn candidate(fd: c_int) -> Option<&'static Stream> {
     stream::of(fd).filter(|s| matches!(s.mode(), Mode::Plain | Mode::Careful))
 }
 
+/// An epoll instance in the set whose bell, one of its entries, the kernel takes for something of the program's.
+fn nested(fd: c_int) -> Option<&'static Instance> {
+    instance::of(fd).filter(|i| i.ours.load(Acquire) > 0)
+}
+
 impl Poll {
     /// `timeout`: None for ever.
     pub fn new(fds: *mut pollfd, count: nfds_t, timeout: Option<timespec>) -> Self {
@@ -103,7 +109,7 @@ impl Poll {
         let mut poll = Poll::new(core::ptr::null_mut(), 0, timeout);
         // SAFETY: the program's sets, as select(2) asks for them.
         if let Some(sets) = unsafe { Sets::new(nfds, read, write, except) }
-            && sets.any(|fd| candidate(fd).is_some())
+            && sets.any(|fd| candidate(fd).is_some() || instance::of(fd).is_some())
             && poll.scratch.reserve(2 * sets.count() + 1)
         {
             // The first half of the scratch memory plays the program's array.
@@ -127,6 +133,16 @@ impl Poll {
     /// What to do now.
     pub fn step(&mut self) -> Ready {
         let fds = self.program();
+        let mut inside = false;
+        for i in fds.iter().filter_map(|p| instance::of(p.fd)) {
+            i.settle_inside();
+            i.settle();
+            inside = true;
+        }
+        if inside && !fds.iter().any(|p| careful(p.fd)) {
+            self.mixed = false;
+            return Ready::Sleep(self.remaining());
+        }
         if !fds.iter().any(|p| candidate(p.fd).is_some()) {
             return if self.sets.is_some() { Ready::Sleep(self.remaining()) } else { Ready::Kernel };
         }
@@ -196,6 +212,11 @@ impl Poll {
         for p in fds.iter_mut() {
             if let Some(s) = ours(p.fd) {
                 p.revents = revents(s, p.events);
+                changed = true;
+            } else if let Some(i) = nested(p.fd).filter(|_| p.revents != 0) {
+                // Its bell also rings for what is nothing to report.
+                i.settle();
+                p.revents = sys::poll_now(p.fd, p.events);
                 changed = true;
             } else {
                 changed |= careful(p.fd) && p.revents == 0;

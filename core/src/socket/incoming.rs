@@ -113,6 +113,12 @@ const FATE_NS: u64 = 1_000_000_000;
 
 /// Was it a clean end?
 fn ended(s: &Stream, rx: &mut Rx) {
+    if s.broken() {
+        // Somebody has heard of the reset already, so the kernel says no more of it.
+        rx.engine.tcp_reset();
+        s.view.tx.fetch_or(flag::LOOK, AcqRel);
+        return;
+    }
     let mut fate = PeerFate::Alive;
     let mut unread = false;
     if let Some(lane) = &rx.lane

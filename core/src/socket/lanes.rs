@@ -280,7 +280,7 @@ pub fn uncareful(s: &Stream) {
     release_if_done(s);
     let (Some(tx), Some(rx)) = (s.tx.lock(), s.rx.lock()) else { return };
     let plain = tx.lane.is_none() && rx.lane.is_none() && tx.engine.control().is_empty() && !tx.engine.ended();
-    if plain && rx.engine.hopped_back() && s.mode() == Mode::Careful {
+    if plain && !s.error_pending() && rx.engine.hopped_back() && s.mode() == Mode::Careful {
         super::options::pinned(s);
         s.set_mode(Mode::Plain);
     }

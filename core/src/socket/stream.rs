@@ -507,6 +507,11 @@ impl Stream {
         self.error.store(-1, Release);
     }
 
+    /// Whether the connection broke, reported or not.
+    pub fn broken(&self) -> bool {
+        self.error.load(Acquire) != 0
+    }
+
     /// Whether an errno is to be reported.
     pub fn error_pending(&self) -> bool {
         self.error.load(Acquire) > 0

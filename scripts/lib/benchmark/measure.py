@@ -36,14 +36,19 @@ class Row:
         return statistics.median(self.tcp), statistics.median(self.rsock)
 
     @property
-    def ratio(self) -> float:
-        """How many times better rsock is, by the medians."""
+    def ratio(self) -> float | None:
+        """How many times better rsock is, by the medians; None where there is no ratio."""
         return self.metric.better(*self.median)
+
+    def words(self) -> str:
+        """The result in a few words."""
+        return f"{self.metric.title} {'%.2f and %.2f' % self.median if self.ratio is None else f'{self.ratio:.2f} ×'}"
 
     @property
     def ratios(self) -> list[float]:
         """The same for each pair of neighbouring runs: how sure the ratio is."""
-        return [self.metric.better(tcp, rsock) for tcp, rsock in zip(self.tcp, self.rsock)]
+        pairs = [self.metric.better(tcp, rsock) for tcp, rsock in zip(self.tcp, self.rsock)]
+        return [ratio for ratio in pairs if ratio is not None]
 
 
 @dataclass

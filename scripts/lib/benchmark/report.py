@@ -62,10 +62,10 @@ def _plain(value: float) -> str:
 
 def ratios(results: dict) -> str:
     """Horizontal bars that begin at 1."""
-    rows = [(w, r) for w, r in _rows(results) if math.isfinite(r["ratio"]) and r["ratio"] > 0]
+    rows = [(w, r) for w, r in _rows(results) if r["ratio"] is not None]
     if not rows:
         return "<p>No workload came to its end.</p>"
-    values = [v for _, r in rows for v in (*r["ratios"], r["ratio"], r["goal_ratio"] or 1.0) if v > 0]
+    values = [v for _, r in rows for v in (*r["ratios"], r["ratio"], r["goal_ratio"] or 1.0)]
     low, high = min(0.8, min(values) * 0.95), max(1.6, max(values) * 1.1)
 
     def x(value: float) -> float:
@@ -80,7 +80,7 @@ def ratios(results: dict) -> str:
     before = None
     for n, (workload, row) in enumerate(rows):
         y = top + step * n + step / 2
-        ratio, spread = row["ratio"], [v for v in row["ratios"] if v > 0]
+        ratio, spread = row["ratio"], row["ratios"] or [row["ratio"]]
         label = f"{workload['title']} — {row['title']}" if workload["title"] != before else row["title"]
         before = workload["title"]
         left, right = sorted((x(1), x(ratio)))
@@ -153,8 +153,8 @@ def table(results: dict) -> str:
         mark = {True: ' class="good"', False: ' class="bad"', None: ""}[row["goal_reached"]]
         share = workload["proof"]["share_on_lanes"]
         shown = "" if not first or not workload["lanes_expected"] else "?" if share is None else f"{share:.1%}"
-        ratio = f"{row['ratio']:.2f} ×"
-        if len(row["ratios"]) > 1:
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f} ×"
+        if row["ratio"] is not None and len(row["ratios"]) > 1:
             ratio += f" <small>({min(row['ratios']):.2f}..{max(row['ratios']):.2f})</small>"
         lines.append(f'<tr><td class="l">{escape(workload["title"]) if first else ""}</td><td class="l">{escape(row["title"])}</td>'
                      f'<td>{_spread(row["tcp"], row["tcp_median"])}</td><td>{_spread(row["rsock"], row["rsock_median"])}</td>'

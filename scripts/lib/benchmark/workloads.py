@@ -2,14 +2,17 @@
 
 Everything here is the same for TCP and rsock: which of the two it is, is a matter of the `Run`'s environment."""
 
+import contextlib
 import json
 import re
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import servers
-from harness.run import Failed, Run
+from harness.run import PYTHON, Failed, Run, descendants
 
 # The limits of the machine, as `rsock bench limits` finds them.
 Limits = dict[str, float]
@@ -29,10 +32,10 @@ class Metric:
     # Cost per call: rsock may add so much.
     added: float | None = None
 
-    def better(self, tcp: float, rsock: float) -> float:
-        """How many times better rsock is: above 1 is good, whatever the unit."""
+    def better(self, tcp: float, rsock: float) -> float | None:
+        """How many times better rsock is: above 1 is good, whatever the unit. None where a zero leaves no ratio."""
         over, under = (rsock, tcp) if self.higher_is_better else (tcp, rsock)
-        return over / under if under else float("nan")
+        return over / under if over and under else None
 
     def goal(self, limits: Limits) -> str:
         """The goal in words."""
@@ -41,13 +44,13 @@ class Metric:
         if self.round_trips is not None:
             return f"≤ {self.round_trips * limits['cache_line_round_trip_us']:.2f} {self.unit}"
         if self.added is not None:
-            return f"≤ TCP + {self.added:g}"
+            return f"≤ TCP + {self.added:g} {self.unit}"
         return ""
 
     def reached(self, tcp: float, rsock: float, limits: Limits) -> bool | None:
         """Is the goal reached? None where there is none."""
         if self.ratio is not None:
-            return self.better(tcp, rsock) >= self.ratio
+            return (self.better(tcp, rsock) or 0) >= self.ratio
         if self.round_trips is not None:
             return rsock <= self.round_trips * limits["cache_line_round_trip_us"]
         if self.added is not None:
@@ -191,6 +194,30 @@ def _iperf3(run: Run, options: Options) -> dict[str, float]:
     return {"rate": out["end"]["sum_received"]["bits_per_second"] / 1e9}
 
 
+def _idle(run: Run, options: Options) -> dict[str, float]:
+    nginx = servers.nginx(run)
+    (nginx.www / "small").write_bytes(b"x" * 600)
+    client = run.begin("client", [PYTHON, Path(__file__).with_name("idle_client.py"), nginx.port], stdin=subprocess.PIPE)
+    if client.stdout.readline() != b"ready\n":
+        raise Failed(f"the idle client ended: {client.communicate()[1].decode()[-300:]}")
+    time.sleep(1)  # whatever still settles after the last message
+    before = _work()
+    time.sleep(options.seconds)
+    return {key: (after - first) / options.seconds for (key, after), first in zip(_work().items(), before.values())}
+
+
+def _work() -> dict[str, float]:
+    """Time on a processor (ms) and times put to sleep of all threads of all programs of this run."""
+    found = {"cpu_ms_per_second": 0.0, "wakeups_per_second": 0.0}
+    for task in (task for pid in descendants() for task in Path(f"/proc/{pid}/task").glob("*")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if (task / "comm").read_text() == "rsock\n":
+                continue  # it reads the counters meanwhile
+            found["cpu_ms_per_second"] += int((task / "schedstat").read_text().split()[0]) / 1e6
+            found["wakeups_per_second"] += int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text())[1])
+    return found
+
+
 def all_workloads() -> list[Workload]:
     """Every workload, in the order of the report."""
     return [
@@ -211,6 +238,9 @@ def all_workloads() -> list[Workload]:
         _postgres(1, 1.5),
         _postgres(8, 1.1),
         Workload("iperf3", "iperf3, one stream", _iperf3, [Metric("rate", "rate", "Gb/s", True, ratio=3.0)], ["iperf3=iperf3"]),
+        Workload("idle", "20 idle connections to nginx", _idle, [
+            Metric("wakeups_per_second", "wake-ups", "per second", False, added=0.0), Metric("cpu_ms_per_second", "CPU", "ms per second", False, added=0.1)],
+            ["nginx=nginx-light"]),
         Workload("files", "calls on files and pipes", _files, [
             Metric(f"{kind}_{call}_ns", f"{kind} {call}", "ns", False, added=10.0) for kind in ("file", "pipe") for call in ("read", "write", "close")],
             lanes=False),

@@ -28,3 +28,10 @@ mod start;
 mod stdio;
 mod time;
 mod variadic;
+
+/// What carries the stream behind `fd`: bit 0 the sending direction on a lane, bit 1 the receiving one; -1: not a stream.
+/// For tests and for programs that want to know; found by dlsym(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn rsock_stream_carrier(fd: libc::c_int) -> libc::c_int {
+    guard::ours(|| rsock_core::calls::carrier(fd)).unwrap_or(-1)
+}

@@ -71,7 +71,7 @@ hook_cancel! {
     // The process ends with its last thread, which ours must not be. The unwinding passes through here.
     unsafe fn pthread_exit(value: *mut c_void) -> ! {
         if is_initial_thread() {
-            note(calls::quiet);
+            note(calls::main_leaves);
         }
         real::pthread_exit(value)
     }

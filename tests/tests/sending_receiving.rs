@@ -281,11 +281,9 @@ scripts! {
         b recvall s 8000000 a
         a join w
         a &w writev s 1000000,10,2000000
-        a blocked w
         b recvall s 3000010 a
         a join w
         a &w sendmsg s 1000000,10,2000000
-        a blocked w
         b recvall s 3000010 a 1000
         a join w
     ";
@@ -368,7 +366,7 @@ scripts! {
         a fcntl s SETFL NONBLOCK
         a fill s 100000
         b drain s a $filled
-        a fill s 1
+        a fill s 50
         b drain s a $filled
     ";
     wrong_arguments: "
@@ -502,9 +500,9 @@ scripts! {
         b ioctl s SIOCATMARK
         b recv s 10 OOB
         b recv s 10 OOB
-        b await s 3
+        b poll s:IN 5000
         b ioctl s SIOCATMARK
-        b recv s 10
+        b recvall s 3
         b send s 2
         a recv s 2
         a send s 5

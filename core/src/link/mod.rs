@@ -7,6 +7,7 @@
 pub mod bell;
 pub mod memory;
 pub mod ring;
+pub mod verbs;
 
 use crate::stream::Message;
 use ring::{RingReader, RingWriter};

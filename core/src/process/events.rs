@@ -6,7 +6,7 @@ use crate::log::{debug, trace};
 use crate::socket::stream::{Mode, Stream, StreamId, flag};
 use crate::socket::{census, close, incoming, lanes, outgoing};
 use crate::stats::Reason;
-use crate::stream::{Hop, Message, NakReason, RefuseReason};
+use crate::stream::{Hop, Message, NakReason, RecvState, RefuseReason};
 use crate::sys::{self, lock::Lock};
 use core::sync::atomic::Ordering::*;
 
@@ -91,7 +91,8 @@ fn on_message(link: &'static MemoryLink, message: &Message, descriptor: Option<i
 fn on_hop(s: &Stream, link: &MemoryLink, hop: Hop) {
     let Some(mut rx) = s.rx.lock() else { return };
     let Some(lane) = rx.lane.filter(|l| l.id == hop.lane) else { return };
-    let readers = s.receiving.load(SeqCst) != 0;
+    // One sleeper in poll is woken by the token; of several only one would be.
+    let readers = s.receiving.load(SeqCst) != 0 || s.polling.load(SeqCst) > 1;
     let read = rx.engine.position() + rx.engine.pushback().len() as u64;
     let answer = if s.mode() != Mode::Careful {
         rx.engine.refuse_hop(hop, NakReason::Pinned)
@@ -119,7 +120,7 @@ pub fn on_tcp(id: StreamId, events: u32) {
     {
         outgoing::flush(s, &mut tx);
     }
-    look(s);
+    look_behind_the_program(s);
     if events & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0 && outgoing::reset_by_peer(s.fd()) {
         s.view.tx.fetch_or(flag::LOOK, AcqRel);
     }
@@ -132,6 +133,17 @@ pub fn on_tcp(id: StreamId, events: u32) {
 pub fn look(s: &Stream) {
     if s.mode() == Mode::Careful
         && let Some(mut rx) = s.rx.lock()
+    {
+        incoming::pump(s, &mut rx);
+    }
+}
+
+/// The same for the background thread, which leaves a token to the program's threads: one of them may sleep in the kernel on
+/// the TCP socket since before the hop, and the token is what wakes it.
+fn look_behind_the_program(s: &Stream) {
+    if s.mode() == Mode::Careful
+        && let Some(mut rx) = s.rx.lock()
+        && !matches!(rx.engine.state(), RecvState::HopSeen | RecvState::TokenIn)
     {
         incoming::pump(s, &mut rx);
     }

@@ -62,6 +62,8 @@ pub struct Poll {
     bell: Option<Bell>,
     /// The kernel sleeps on `scratch`, not on the program's array.
     mixed: bool,
+    /// This thread is counted in [`Stream::polling`].
+    counted: bool,
 }
 
 /// Streams that may hop: what the kernel says of them has to be looked at again.
@@ -82,6 +84,7 @@ impl Poll {
             scratch: Scratch::NONE,
             bell: None,
             mixed: false,
+            counted: false,
         };
         if fds.is_null() || poll.count > LIMIT {
             poll.count = 0;
@@ -127,8 +130,9 @@ impl Poll {
         if !fds.iter().any(|p| candidate(p.fd).is_some()) {
             return if self.sets.is_some() { Ready::Sleep(self.remaining()) } else { Ready::Kernel };
         }
-        if !fds.iter().any(|p| ours(p.fd).is_some()) {
+        if !fds.iter().any(|p| careful(p.fd)) {
             self.mixed = false;
+            self.count_sleeper(true);
             return Ready::Sleep(self.remaining());
         }
         // Ours without a system call, then the others, once, without sleeping.
@@ -174,6 +178,7 @@ impl Poll {
     /// As for [`super::epoll::EpollWait::done`].
     pub fn done(&mut self, result: c_int) -> Ready {
         self.disarm();
+        self.count_sleeper(false);
         if result < 0 {
             return Ready::Return(result);
         }
@@ -192,6 +197,8 @@ impl Poll {
             if let Some(s) = ours(p.fd) {
                 p.revents = revents(s, p.events);
                 changed = true;
+            } else {
+                changed |= careful(p.fd) && p.revents == 0;
             }
             n += c_int::from(p.revents != 0);
         }
@@ -201,9 +208,28 @@ impl Poll {
         self.step()
     }
 
+    /// Streams in the program's array on which this thread sleeps without a bell.
+    fn count_sleeper(&mut self, begin: bool) {
+        if begin == self.counted {
+            return;
+        }
+        self.counted = begin;
+        for s in self.program().iter().filter_map(|p| candidate(p.fd)) {
+            if begin {
+                s.polling.fetch_add(1, SeqCst);
+            } else {
+                // A stream that took the place of another meanwhile began with 0.
+                let _ = s.polling.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+            }
+        }
+    }
+
     /// How much of the time-out is left, for select(2), which says so.
-    pub fn left(&mut self) -> timespec {
-        self.remaining().unwrap_or(timespec { tv_sec: 0, tv_nsec: 0 })
+    pub fn left(&self) -> timespec {
+        match (self.deadline, self.timeout) {
+            (Some(deadline), _) => sys::span(deadline.saturating_sub(sys::now())),
+            (None, timeout) => timeout.unwrap_or(timespec { tv_sec: 0, tv_nsec: 0 }),
+        }
     }
 
     fn remaining(&mut self) -> Option<timespec> {
@@ -303,7 +329,7 @@ impl Poll {
     }
 
     fn each_stream(&self, mut f: impl FnMut(&'static Stream)) {
-        self.program().iter().filter_map(|p| ours(p.fd)).for_each(&mut f);
+        self.program().iter().filter(|p| careful(p.fd)).filter_map(|p| stream::of(p.fd)).for_each(&mut f);
     }
 
     fn arm(&mut self) -> bool {
@@ -355,8 +381,14 @@ impl Poll {
 impl Drop for Poll {
     fn drop(&mut self) {
         self.disarm();
+        self.count_sleeper(false);
         self.scratch.free();
     }
+}
+
+/// Streams that have, or may get, a lane: a bell can wake whoever waits for them.
+fn careful(fd: c_int) -> bool {
+    stream::of(fd).is_some_and(|s| s.mode() == Mode::Careful)
 }
 
 fn ours(fd: c_int) -> Option<&'static Stream> {

@@ -120,14 +120,6 @@ impl Receive {
                     }
                 }
                 Got::Again => {
-                    if s.mode() != Mode::Careful && self.done == 0 {
-                        return self.step();
-                    }
-                    if s.mode() == Mode::Free {
-                        return self.finish(self.done as ssize_t);
-                    }
-                }
-                Got::Again => {
                     if s.mode() != Mode::Careful {
                         return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.step() };
                     }
@@ -157,28 +149,30 @@ impl Receive {
         if sleep.timed_out() {
             return Some(if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EAGAIN) });
         }
-        let From::Lane(lane) = from else {
+        let lane = match from {
+            From::Lane(lane) => Some(lane),
+            From::Tcp => None,
+        };
+        if sleep.armed() {
             return Some(Next::Wait(sleep.wait(libc::POLLIN | libc::POLLRDHUP)));
-        };
-        let position = s.view.rx_position.load(Relaxed);
-        let news = || {
-            lane.input.published() > position
-                || lane.input.left()
-                || s.view.rx.load(Acquire) & (flag::LOOK | flag::LANE) != flag::LANE
-        };
-        if spin::spin(&s.rx_spin, news) {
-            return None;
+        }
+        if let Some(lane) = lane {
+            let position = s.view.rx_position.load(Relaxed);
+            let news = || {
+                lane.input.published() > position
+                    || lane.input.left()
+                    || s.view.rx.load(Acquire) & (flag::LOOK | flag::LANE) != flag::LANE
+            };
+            if spin::spin(&s.rx_spin, news) {
+                return None;
+            }
         }
         if !sleep.arm(lane) {
             crate::log::warn!("stream {}: no doorbell left, going back to TCP", self.fd);
             super::lanes::give_up(s, crate::stats::Reason::NoMemory);
-            return None;
         }
-        if news() {
-            sleep.stop();
-            return None;
-        }
-        Some(Next::Wait(sleep.wait(libc::POLLIN | libc::POLLRDHUP)))
+        // With the bell armed, look at everything once more.
+        None
     }
 
     /// One look at everything that may have the next byte.

@@ -167,6 +167,9 @@ impl Transmit {
             return Some(self.so_far(libc::EAGAIN));
         }
         let Some(lane) = lane else { return Some(Next::Wait(sleep.wait(libc::POLLOUT))) };
+        if sleep.armed() {
+            return Some(Next::Wait(sleep.wait(libc::POLLRDHUP)));
+        }
         let full_at = s.view.tx_position.load(Relaxed).saturating_sub(lane.out.0.size());
         let news = || {
             lane.out.consumed() > full_at || s.view.tx.load(Acquire) & (flag::LOOK | flag::LANE | flag::END) != flag::LANE
@@ -174,15 +177,11 @@ impl Transmit {
         if spin::spin(&s.tx_spin, news) {
             return None;
         }
-        if !sleep.arm(lane) {
+        if !sleep.arm(Some(lane)) {
             super::lanes::give_up(s, crate::stats::Reason::NoMemory);
-            return None;
         }
-        if news() {
-            sleep.stop();
-            return None;
-        }
-        Some(Next::Wait(sleep.wait(libc::POLLRDHUP)))
+        // With the bell armed, look once more.
+        None
     }
 
     #[inline]

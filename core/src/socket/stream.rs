@@ -151,6 +151,8 @@ pub struct Stream {
     pub receiving: AtomicU32,
     /// See `receiving`.
     pub sending: AtomicU32,
+    /// Threads that sleep in poll or select on the TCP socket itself, without a bell.
+    pub polling: AtomicU32,
     /// Messages and bytes of both directions while in `Plain`, for the policy.
     pub messages: AtomicU64,
     /// See `messages`.
@@ -299,6 +301,7 @@ impl Stream {
             kept: AtomicI32::new(-1),
             receiving: AtomicU32::new(0),
             sending: AtomicU32::new(0),
+            polling: AtomicU32::new(0),
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             asked: AtomicBool::new(false),
@@ -357,6 +360,7 @@ impl Stream {
         // The counters of calls in flight belong to the old stream; a call that still runs ends its own count (see `InFlight`).
         self.receiving.store(0, Relaxed);
         self.sending.store(0, Relaxed);
+        self.polling.store(0, Relaxed);
         self.messages.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
         self.nodelay.store(false, Relaxed);
@@ -401,6 +405,7 @@ impl Stream {
         self.record.reset();
         self.receiving.store(0, Relaxed);
         self.sending.store(0, Relaxed);
+        self.polling.store(0, Relaxed);
         self.rx_bells.store(0, Relaxed);
         self.tx_bells.store(0, Relaxed);
         self.watched.store(0, Relaxed);

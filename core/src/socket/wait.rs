@@ -21,7 +21,7 @@ pub enum For {
 pub struct Sleep {
     what: For,
     stream: &'static Stream,
-    bell: Option<(Bell, Lane)>,
+    bell: Option<(Bell, Option<Lane>)>,
     /// CLOCK_MONOTONIC in ns; None until the first sleep, or without a time-out.
     deadline: Option<u64>,
     asked_timeout: bool,
@@ -52,21 +52,24 @@ impl Sleep {
         self.deadline.is_some_and(|d| sys::now() >= d)
     }
 
-    /// Arms a bell for the lane. The caller looks once more after it, then sleeps. False: no bell is to be had.
-    pub fn arm(&mut self, lane: Lane) -> bool {
+    /// Whether a bell is held: then everything has been looked at since it was taken, and the sleep may begin.
+    pub fn armed(&self) -> bool {
+        self.bell.is_some()
+    }
+
+    /// Takes a bell, shows it to whoever may have news, and arms it on the lane's link if there is one. The caller looks once
+    /// more after it, then sleeps. False: no bell is to be had.
+    pub fn arm(&mut self, lane: Option<Lane>) -> bool {
         let (bells, hint) = self.bells();
-        if self.bell.is_none() {
-            let before = hint.load(Relaxed);
-            let Some(bell) = self.stream.take_bell(hint) else { return false };
-            if before != 0 && before != bell.index() as u8 + 1 {
-                bells.fetch_and(!(1 << (before - 1)), SeqCst);
-            }
-            bells.fetch_or(bell.bit(), SeqCst);
-            self.stream.view.show_bells(self.stream);
-            self.bell = Some((bell, lane));
+        let before = hint.load(Relaxed);
+        let Some(bell) = self.stream.take_bell(hint) else { return false };
+        if before != 0 && before != bell.index() as u8 + 1 {
+            bells.fetch_and(!(1 << (before - 1)), SeqCst);
         }
-        let Some((bell, _)) = self.bell else { return false };
-        lane.link.arm(bell)
+        bells.fetch_or(bell.bit(), SeqCst);
+        self.stream.view.show_bells(self.stream);
+        self.bell = Some((bell, lane));
+        lane.is_none_or(|lane| lane.link.arm(bell))
     }
 
     /// What to sleep on: the armed bell, and the TCP socket for `tcp` events.
@@ -104,7 +107,9 @@ impl Sleep {
     /// Gives the bell back.
     pub fn stop(&mut self) {
         if let Some((bell, lane)) = self.bell.take() {
-            lane.link.disarm(bell);
+            if let Some(lane) = lane {
+                lane.link.disarm(bell);
+            }
             bell.drain();
             bell.release();
         }

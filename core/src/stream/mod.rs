@@ -14,13 +14,16 @@
 //! What a driver promises:
 //! - a `recv` on the TCP socket and the report of its result are one step under the stream's receive lock, and so are a `send`
 //!   and its report under the send lock;
-//! - before it passes a HOP on, the sender's published cursor in the lane is set to [`Hop::at`]; before it passes a HOP_ACK on,
-//!   the receiver's consumed cursor is;
+//! - before it passes a HOP on, the published cursor that the receiver will look at says [`Hop::at`], and before it passes a
+//!   HOP_ACK on, so does the consumed cursor that the sender will look at (without shared cursors, each end sets its own);
+//! - after close() it goes on reading control until [`Receiver::awaits_control`] is false, and closes the socket only then;
 //! - CLOSE, LOST or RESUME seen by one half closes the lane for both halves of that end: [`Receiver::freeze`] *and*
 //!   [`Sender::resume`];
 //! - a lane id is never used twice between two processes, and messages for another lane than the current one are dropped.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod holes;
 mod hop;
 mod lane;
 mod message;
@@ -32,11 +35,11 @@ mod token;
 mod violation;
 
 pub use hop::{Hop, HopAnswer, NakReason};
-pub use lane::LaneId;
+pub use lane::{LaneId, OpenError};
 pub use message::{Addresses, DecodeError, MAX_MESSAGE, Message, Proof, RefuseReason};
 pub use position::Position;
 pub use receiver::{ControlSeen, EofOutcome, PeerFate, Receiver, RecvState, Stripped, TcpRead};
 pub use record::{ControlOut, NOP_LEN, RESUME_LEN, TOKEN_LEN};
-pub use sender::{OpenError, SendState, Sender};
+pub use sender::{SendState, Sender};
 pub use token::Token;
 pub use violation::Violation;

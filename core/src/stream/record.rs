@@ -8,6 +8,8 @@
 //! Numbers are little-endian. Behind a TOKEN only RESUME and NOP are legal; behind a RESUME the stream is raw again, from its
 //! `consumed` on.
 
+use core::fmt;
+
 use super::{Position, Token, Violation};
 
 /// Bytes of a TOKEN record.
@@ -21,7 +23,7 @@ const RESUME: u8 = b'R';
 const NOP: u8 = b'N';
 
 /// Control bytes on their way into TCP. At most a TOKEN and a RESUME (or a NOP and a RESUME) wait together, so it never fills.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ControlOut {
     bytes: [u8; 96],
     /// `start <= end <= bytes.len()`; the bytes between them are owed. Both are 0 when nothing is.
@@ -100,6 +102,13 @@ impl Default for ControlOut {
     }
 }
 
+impl fmt::Debug for ControlOut {
+    /// Says how much there is; what there is holds a token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ControlOut({} bytes)", self.as_slice().len())
+    }
+}
+
 /// A record that is legal below a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LaneRecord {
@@ -112,11 +121,17 @@ pub(super) enum LaneRecord {
 }
 
 /// Collects a record from TCP reads of any size.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct ControlIn {
     bytes: [u8; RESUME_LEN],
     /// `bytes[..len]` were read and belong to an unfinished record.
     len: usize,
+}
+
+impl fmt::Debug for ControlIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ControlIn({} bytes)", self.len)
+    }
 }
 
 impl ControlIn {

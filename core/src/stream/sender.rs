@@ -10,11 +10,10 @@
 //! ```
 //! Nothing is accepted in `TokenOut` and `Resuming`: a SIGKILL there must not turn accepted bytes into a clean end.
 
-use core::fmt;
 use core::ops::Range;
 
 use super::record::ControlOut;
-use super::{Hop, LaneId, Position, Token, Violation};
+use super::{Hop, LaneId, OpenError, Position, Token, Violation};
 
 /// Where the program's next byte goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,26 +31,6 @@ pub enum SendState {
     /// Nowhere: the connection was reset.
     Dead,
 }
-
-/// Why a lane cannot be opened for this direction now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenError {
-    /// The direction is not plain TCP, or still owes it something.
-    Busy,
-    /// A ring has at least one byte, and a power of two of them.
-    Ring(u64),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Busy => f.write_str("the direction is not back on TCP yet"),
-            OpenError::Ring(bytes) => write!(f, "a ring of {bytes} bytes is no power of two"),
-        }
-    }
-}
-
-impl core::error::Error for OpenError {}
 
 /// The lane a direction has or had last.
 #[derive(Clone, Copy, Debug)]
@@ -301,14 +280,23 @@ impl Sender {
         self.state == SendState::Lane && self.consumed == self.pos
     }
 
-    /// The program ends the direction while the lane carries it: where it ends, for a FIN message. Nothing more is accepted.
-    /// [`Sender::resume`] with `fin` has to follow: when [`Sender::drained`], after a moment, or at once.
-    pub fn lane_fin(&mut self) -> Option<Position> {
-        if self.state != SendState::Lane || self.fin != Fin::No {
+    /// The program ends the direction (`shutdown(SHUT_WR)`): nothing more is accepted, whatever carries it.
+    ///
+    /// `Some`: it ends there on the lane, for a FIN message; [`Sender::resume`] with `fin` has to follow, when
+    /// [`Sender::drained`], after a moment, or at once. `None`: [`Sender::owes_fin`] tells when the kernel's FIN is due. Only a
+    /// token on its way makes this give the lane up, so [`Sender::lane_open`] may be false afterwards.
+    pub fn shutdown(&mut self) -> Option<Position> {
+        if self.fin != Fin::No {
             return None;
         }
         self.fin = Fin::Wanted;
-        Some(self.pos)
+        match self.state {
+            SendState::Lane => return Some(self.pos),
+            SendState::HopSent => self.abandon_hop(),
+            SendState::TokenOut => self.resume(true),
+            SendState::Tcp | SendState::Resuming | SendState::Dead => {}
+        }
+        None
     }
 
     /// Gives the lane up and goes back to TCP, for whatever reason: LOST, CLOSE, the peer's RESUME, a planned return, the

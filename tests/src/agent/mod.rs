@@ -9,6 +9,7 @@
 
 mod bytes;
 mod call;
+mod many;
 mod open;
 mod options;
 mod process;
@@ -185,6 +186,7 @@ fn perform(end: &Arc<End>, words: &[&str]) -> Result<Reply, String> {
         open::perform,
         transfer::perform,
         streams::perform,
+        many::perform,
         readiness::perform,
         options::perform,
         process::perform,

@@ -72,7 +72,7 @@ fn get(end: &End, args: &Args) -> Result<Reply, String> {
         })
         .collect();
     let shown = match (args.get(1)?, shown.as_slice()) {
-        ("SO_ERROR", [error]) => words::name(words::ERRNO, super::number(error)?),
+        ("SO_ERROR", [error]) if length == 4 => words::name(words::ERRNO, super::number(error)?),
         _ => shown.join(","),
     };
     Ok(Reply::text(format!("{call} {shown} length {length}")))

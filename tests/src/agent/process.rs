@@ -430,6 +430,22 @@ pub fn perform(end: &Arc<End>, operation: &str, args: &Args) -> Done {
         "wait" => wait(end, args)?,
         "handle" => handle(args)?,
         "block" | "unblock" => block(operation, args)?,
+        "system" => {
+            let command = CString::new(args.get(0)?).map_err(|problem| problem.to_string())?;
+            sys!(system(command.as_ptr())).into()
+        }
+        // What a child does first: memory that it shares with its parent until it writes.
+        "allocate" => {
+            let megabytes: usize = args.number(0)?;
+            let blocks: Vec<Vec<u8>> = (0..megabytes * 16)
+                .map(|number| vec![number as u8; 1 << 16])
+                .collect();
+            let sum: u64 = blocks
+                .iter()
+                .map(|block| u64::from(block[7]) + u64::from(block[65535]))
+                .sum();
+            Reply::text(format!("= {sum}"))
+        }
         "raise" => sys!(kill(
             libc::getpid(),
             words::int(words::SIGNAL, args.get(0)?)?

@@ -32,25 +32,36 @@ pub struct Answer {
 }
 
 /// A file without a name, for the standard error of an agent.
-fn nameless() -> File {
+pub fn nameless() -> File {
     // SAFETY: makes a descriptor that nobody else knows.
     unsafe { File::from_raw_fd(libc::memfd_create(c"stderr".as_ptr(), libc::MFD_CLOEXEC)) }
 }
 
+/// Whatever the test itself was started with is nothing to the program under test.
+pub fn only_three_descriptors() -> std::io::Result<()> {
+    // SAFETY: closes nothing before exec.
+    match unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 impl Agent {
     /// Starts one that plays these ends.
-    pub fn start(ends: &[&str], preloaded: bool) -> Result<Self, String> {
+    pub fn start(ends: &[&str], preloaded: bool, at_once: bool) -> Result<Self, String> {
         let complaints = nameless();
         let copy = complaints
             .try_clone()
             .map_err(|problem| problem.to_string())?;
         let mut command = Command::new(case_program());
-        dress(&mut command, preloaded);
+        dress(&mut command, preloaded, at_once);
         command.arg("agent").args(ends).process_group(0);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(copy);
+        // SAFETY: one system call between fork and exec.
+        unsafe { command.pre_exec(only_three_descriptors) };
         let mut child = command
             .spawn()
             .map_err(|problem| format!("cannot start the agent: {problem}"))?;

@@ -84,10 +84,10 @@ pub fn compiled(source: &str, name: &str, options: &[&str]) -> PathBuf {
         .arg("-Wextra")
         .arg("-Werror")
         .arg("-pthread")
-        .args(options)
         .arg("-o")
         .arg(&program)
-        .arg(&path);
+        .arg(&path)
+        .args(options);
     let status = command.status();
     assert!(
         matches!(&status, Ok(status) if status.success()),

@@ -1,8 +1,10 @@
 //! Runs scripts in all variants and compares them with kernel TCP.
 
 mod agents;
+pub mod c;
 pub mod library;
 mod play;
+pub mod random;
 pub mod variant;
 
 pub use play::{Failure, Transcript, play};
@@ -12,13 +14,14 @@ use variant::{ALL, Variant};
 /// Which variants make sense for a script: its lines that begin with `!` say so.
 ///
 /// `!apart`: two processes only. `!together`: one process only. `!warm`: not with a hop in the middle.
-/// `!both`: not with one plain end.
+/// `!both`: not with one plain end. `!policy`: the oracle and the default policy only.
 fn variants(script: &str) -> Vec<Variant> {
     let says = |mark: &str| script.lines().any(|line| line.trim() == mark);
     ALL.into_iter()
         .filter(|each| !(says("!apart") && each.together))
         .filter(|each| !(says("!together") && !each.together))
         .filter(|each| !(says("!warm") && !each.warm))
+        .filter(|each| !says("!policy") || each.name == "plain" || !each.at_once)
         .filter(|each| !(says("!both") && each.client != each.server))
         .collect()
 }
@@ -87,6 +90,15 @@ pub fn differences(script: &str) -> Vec<String> {
             )
         }
     };
+    if let Some(at) = oracle
+        .iter()
+        .position(|(_, answer)| answer.contains("gave up waiting"))
+    {
+        panic!(
+            "the script waits for what never comes on kernel TCP:\n{}",
+            excerpt(&oracle, at + 1)
+        );
+    }
     let others = variants[1..].iter().zip(results);
     others
         .filter_map(|(each, seen)| {

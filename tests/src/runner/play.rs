@@ -1,6 +1,7 @@
 //! Plays one script in one variant, and returns the transcript.
 //!
-//! Besides the lines for the agents (`a …`, `b …`) a script has lines for the runner: `connect [SLOT]`, `warm [SLOT]`,
+//! Besides the lines for the agents (`a …`, `b …`) a script has lines for the runner: `connect [SLOT]`,
+//! `warm [SLOT [END END]]`,
 //! `sleep MS`, `ended END`, `kill END SIGNAL`. `$NAME` is the port of the slot NAME, or a fact from an answer.
 
 use super::agents::Agent;
@@ -41,7 +42,7 @@ impl Stage {
         };
         let mut agents = Vec::new();
         for (ends, preloaded) in casts {
-            let agent = Agent::start(&ends, preloaded)?;
+            let agent = Agent::start(&ends, preloaded, variant.at_once)?;
             agents.push((ends, agent));
         }
         Ok(Self {
@@ -130,7 +131,7 @@ impl Stage {
     }
 
     /// Messages both ways until both directions are on lanes, if this variant can have lanes; else just a few.
-    fn warm(&mut self, slot: &str) -> Result<(), String> {
+    fn warm(&mut self, slot: &str, ends: [&str; 2]) -> Result<(), String> {
         if !self.variant.warm {
             return Ok(());
         }
@@ -142,7 +143,7 @@ impl Stage {
         };
         let mut rounds = 0;
         loop {
-            for (sender, receiver) in [("a", "b"), ("b", "a")] {
+            for (sender, receiver) in [(ends[0], ends[1]), (ends[1], ends[0])] {
                 self.ask(&format!("{sender} warm {slot} send"))?;
                 let wrong = self.ask(&format!("{receiver} warm {slot} recv"))?;
                 if !wrong.is_empty() {
@@ -151,7 +152,7 @@ impl Stage {
             }
             rounds += 1;
             let mut carriers = Vec::new();
-            for end in ["a", "b"] {
+            for end in ends {
                 self.ask(&format!("{end} carrier {slot}"))?;
                 carriers.push(self.facts.get("carrier").cloned().unwrap_or_default());
             }
@@ -183,8 +184,9 @@ impl Stage {
             [comment, ..] if comment.starts_with(['#', '!']) => Ok(()),
             ["connect"] => self.connect("s"),
             ["connect", slot] => self.connect(slot),
-            ["warm"] => self.warm("s"),
-            ["warm", slot] => self.warm(slot),
+            ["warm"] => self.warm("s", ["a", "b"]),
+            ["warm", slot] => self.warm(slot, ["a", "b"]),
+            ["warm", slot, one, other] => self.warm(slot, [one, other]),
             ["sleep", time] => {
                 let time = time
                     .parse()

@@ -16,8 +16,11 @@ pub struct Variant {
     pub server: bool,
     /// Does `warm` warm up? Without it the hop happens somewhere in the middle of the script.
     pub warm: bool,
+    /// Do streams hop at their first message (RSOCK_HOP_MESSAGES=0), or when the default policy says so?
+    pub at_once: bool,
 }
 
+/// One that hops at once.
 const fn variant(
     name: &'static str,
     together: bool,
@@ -31,11 +34,12 @@ const fn variant(
         client,
         server,
         warm,
+        at_once: true,
     }
 }
 
 /// All of them.
-pub const ALL: [Variant; 8] = [
+pub const ALL: [Variant; 9] = [
     variant("plain", false, false, false, true),
     variant("plain-together", true, false, false, true),
     variant("lanes", false, true, true, true),
@@ -44,6 +48,10 @@ pub const ALL: [Variant; 8] = [
     variant("hopping-together", true, true, true, false),
     variant("client", false, true, false, true),
     variant("server", false, false, true, true),
+    Variant {
+        at_once: false,
+        ..variant("default", false, true, true, false)
+    },
 ];
 
 impl Variant {
@@ -69,7 +77,7 @@ pub fn lanes_unchecked() -> bool {
 }
 
 /// The environment of a program under test: nothing of rsock but what the variant says, and the log if asked for.
-pub fn dress(command: &mut Command, preloaded: bool) {
+pub fn dress(command: &mut Command, preloaded: bool, at_once: bool) {
     for (key, _) in std::env::vars_os() {
         let name = key.to_string_lossy();
         if name == "LD_PRELOAD" || (name.starts_with("RSOCK_") && !name.starts_with("RSOCK_LOG")) {
@@ -77,8 +85,9 @@ pub fn dress(command: &mut Command, preloaded: bool) {
         }
     }
     if preloaded {
-        command
-            .env("LD_PRELOAD", library())
-            .env("RSOCK_HOP_MESSAGES", "0");
+        command.env("LD_PRELOAD", library());
+    }
+    if preloaded && at_once {
+        command.env("RSOCK_HOP_MESSAGES", "0");
     }
 }

@@ -1,5 +1,8 @@
+use core::net::IpAddr;
+
 use proptest::prelude::*;
 
+use super::codec::{MAGIC, VERSION};
 use super::*;
 
 fn token() -> impl Strategy<Value = Token> {

@@ -46,15 +46,19 @@ impl Receiver {
     ///
     /// `own_ring_unread_by_peer`: our ring towards a dead peer holds bytes that it never consumed; TCP would send a reset for
     /// them. After `DeliverFirst` on a memory link the ring has to be delivered by [`Receiver::lane_available`], whose
-    /// `published` is then taken from `peer`.
+    /// `published` is then taken from `peer`. The end of a direction that is not on a lane leaves the lane to the other one;
+    /// otherwise [`Receiver::lane_open`] is false afterwards, and this end's sender has to resume.
     pub fn tcp_eof(&mut self, peer: PeerFate, own_ring_unread_by_peer: bool) -> EofOutcome {
         if self.end == End::None {
+            let on_lane = matches!(self.state, RecvState::Lane | RecvState::Skip);
             self.end = self.judge(peer, own_ring_unread_by_peer);
             self.state = match self.end {
                 End::Clean | End::Draining { reset: false, .. } => RecvState::Eof,
                 _ => RecvState::Dead,
             };
-            self.freeze();
+            if on_lane || self.state == RecvState::Dead {
+                self.freeze();
+            }
         }
         match self.end {
             _ if self.undelivered() => EofOutcome::DeliverFirst,

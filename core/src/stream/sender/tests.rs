@@ -116,8 +116,8 @@ fn resuming_again_changes_nothing_but_may_add_the_end() {
 fn the_end_on_the_lane_lets_nothing_more_in() {
     let mut s = on_lane();
     s.accepted(5);
-    assert_eq!(s.lane_fin(), Some(Position::new(105)));
-    assert_eq!(s.lane_fin(), None, "said once");
+    assert_eq!(s.shutdown(), Some(Position::new(105)));
+    assert_eq!(s.shutdown(), None, "said once");
     assert_eq!(s.room(), 0);
     assert!(!s.drained() && !s.owes_fin());
     assert_eq!(s.consumed_to(Position::new(105)), Ok(5));
@@ -132,13 +132,24 @@ fn the_end_on_the_lane_lets_nothing_more_in() {
 
 #[test]
 fn the_end_on_tcp_is_due_at_once() {
-    let mut s = Sender::new(Position::new(5));
-    s.resume(true);
-    assert!(s.owes_fin());
+    let mut s = opened();
+    assert_eq!(s.shutdown(), None);
+    assert!(
+        s.owes_fin() && s.lane_open(),
+        "the other direction may use the lane"
+    );
     let mut s = opened();
     s.request_hop(1).expect("may hop");
-    s.resume(true);
+    assert_eq!(s.shutdown(), None);
     assert!(s.owes_fin(), "a hop that waits for its answer is given up");
+    let mut s = opened();
+    let hop = s.request_hop(1).expect("may hop");
+    assert!(s.hop_acked(hop.seq));
+    s.control_written(3);
+    assert_eq!(s.shutdown(), None);
+    assert_eq!(s.control().len(), TOKEN_LEN - 3 + RESUME_LEN);
+    s.control_written(TOKEN_LEN - 3 + RESUME_LEN);
+    assert!(s.owes_fin() && !s.lane_open());
 }
 
 #[test]

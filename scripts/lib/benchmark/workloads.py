@@ -80,7 +80,7 @@ class Workload:
 
 
 def _rsock_bench(run: Run, options: Options, *words) -> dict[str, float]:
-    return json.loads(run.call("client", [options.rsock, "bench", *words, "--json"], timeout=120))
+    return json.loads(run.call("client", [options.rsock, "bench", *words, "--json"], timeout=60))
 
 
 def _pingpong(size: int, mode: str) -> Workload:
@@ -122,7 +122,7 @@ def _redis(clients: int, pipeline: int, goal: float) -> Workload:
 
         def bench(requests: int) -> dict[str, float]:
             out = run.call("client", ["redis-benchmark", "-h", servers.HOST, "-p", port, "-c", clients, "-P", pipeline, "-n", requests,
-                                      "-t", "set,get", "--csv"], timeout=120)
+                                      "-t", "set,get", "--csv"], timeout=60)
             rows = [[cell.strip('"') for cell in line.split(",")] for line in out.splitlines()]
             rate = {row[0].lower(): float(row[1]) for row in rows[1:]}
             p99 = {row[0].lower(): float(row[rows[0].index("p99_latency_ms")]) for row in rows[1:]}
@@ -143,7 +143,7 @@ def _nginx(close: bool) -> Workload:
         (nginx.www / "small").write_bytes(b"x" * 600)
         header = ["-H", "Connection: close"] if close else []
         out = run.call("client", ["wrk", "-t", "2", "-c", "64", "-d", f"{max(1, round(options.seconds))}", "--latency", *header,
-                                  f"http://{servers.HOST}:{nginx.port}/small"], timeout=120)
+                                  f"http://{servers.HOST}:{nginx.port}/small"], timeout=60)
         if "Socket errors" in out or "Non-2xx" in out:
             raise Failed(f"wrk had errors: {out}")
         found = re.search(r"Requests/sec:\s+([\d.]+)", out)
@@ -161,7 +161,7 @@ def _memcached(run: Run, options: Options) -> dict[str, float]:
     port = servers.memcached(run)
 
     def slap(seconds: int) -> float:
-        out = run.call("client", ["memcaslap", "-s", f"{servers.HOST}:{port}", "-T", "2", "-c", "50", "-X", "100", "-t", f"{seconds}s"], timeout=120)
+        out = run.call("client", ["memcaslap", "-s", f"{servers.HOST}:{port}", "-T", "2", "-c", "50", "-X", "100", "-t", f"{seconds}s"], timeout=60)
         found = re.search(r"TPS: (\d+)", out)
         if not found:
             raise Failed(f"memcaslap printed no rate: {out[-300:]}")
@@ -175,10 +175,10 @@ def _postgres(clients: int, goal: float) -> Workload:
     def work(run: Run, options: Options) -> dict[str, float]:
         port = servers.postgres(run)
         bench = [servers.postgres_programs() / "pgbench", "-h", servers.HOST, "-p", port, "-U", "postgres"]
-        run.call("none", [*bench, "-i", "-q", "-s", "10", "postgres"], timeout=120)
+        run.call("none", [*bench, "-i", "-q", "-s", "10", "postgres"], timeout=60)
         load = [*bench, "-n", "-S", "-M", "prepared", "-c", clients, "-j", min(clients, 2)]
         run.call("client", [*load, "-T", "1", "postgres"])
-        out = run.call("client", [*load, "-T", max(1, round(options.seconds)), "postgres"], timeout=120)
+        out = run.call("client", [*load, "-T", max(1, round(options.seconds)), "postgres"], timeout=60)
         found = re.search(r"tps = ([\d.]+) \(without initial", out)
         if not found:
             raise Failed(f"pgbench printed no rate: {out}")
@@ -190,7 +190,7 @@ def _postgres(clients: int, goal: float) -> Workload:
 
 def _iperf3(run: Run, options: Options) -> dict[str, float]:
     port = servers.iperf3(run)
-    out = json.loads(run.call("client", ["iperf3", "-c", servers.HOST, "-p", port, "-J", "-i", "0", "-t", max(1, round(options.seconds))], timeout=120))
+    out = json.loads(run.call("client", ["iperf3", "-c", servers.HOST, "-p", port, "-J", "-i", "0", "-t", max(1, round(options.seconds))], timeout=60))
     return {"rate": out["end"]["sum_received"]["bits_per_second"] / 1e9}
 
 

@@ -108,8 +108,8 @@ pub fn move_high(fd: c_int) -> Result<c_int> {
         Ok(_) => unsafe { limit.assume_init() }.rlim_cur.min(1 << 20) as usize,
         Err(_) => 1024,
     };
-    // Half of the table upwards, at most the last 8192 numbers: free of the program's low numbers and of select()'s.
-    let from = top.saturating_sub(8192).max(top / 2);
+    // Above the program's low numbers, but not so high that the kernel's table, which fork copies, gets large.
+    let from = (top / 2).min(4096);
     let high = fcntl(fd, libc::F_DUPFD_CLOEXEC, from).or_else(|_| fcntl(fd, libc::F_DUPFD_CLOEXEC, 64));
     close(fd);
     high.map(|n| n as c_int)

@@ -5,7 +5,7 @@ use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, timespec};
 use rsock_core::calls::tracked;
 
 use crate::data::{receive_message, transmit_message};
-use crate::guard::fail;
+use crate::guard::{errno, fail, set_errno};
 use crate::passing::{give, has_ancillary, take};
 use crate::time;
 
@@ -62,6 +62,7 @@ unsafe fn receive_messages(
         Some(limit) => Some(time::after(limit)),
     };
     let mut flags_now = flags & !libc::MSG_WAITFORONE;
+    let before = errno();
     let mut done = 0;
     while done < count {
         // SAFETY: the program gave `count` messages.
@@ -89,10 +90,11 @@ unsafe fn receive_messages(
         }
     }
     if done == 0 && count > 0 {
-        -1
-    } else {
-        done as c_int
+        return -1;
     }
+    // What ended the call behind the first message is not told.
+    set_errno(before);
+    done as c_int
 }
 
 /// Stops after a message that did not go out whole.
@@ -104,6 +106,7 @@ unsafe fn transmit_messages(
 ) -> c_int {
     const UIO_MAXIOV: c_uint = 1024;
     let count = count.min(UIO_MAXIOV);
+    let before = errno();
     let mut done = 0;
     while done < count {
         // SAFETY: the program gave `count` messages.
@@ -121,10 +124,11 @@ unsafe fn transmit_messages(
         }
     }
     if done == 0 && count > 0 {
-        -1
-    } else {
-        done as c_int
+        return -1;
     }
+    // What ended the call behind the first message is not told.
+    set_errno(before);
+    done as c_int
 }
 
 /// How many bytes a message asks to send.

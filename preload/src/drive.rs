@@ -1,14 +1,17 @@
 //! Runs the operations of rsock-core: asks for the next step inside of [`ours`], and does what it says outside, where
 //! signals and `pthread_cancel` find the thread in a plain libc call with nothing of ours held.
 
+use core::ptr::null;
+use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, ssize_t, timespec};
 use rsock_core::calls::{
     self, BeforeExec, Close, Next, Pin, Receive, SendFile, Splice, Transmit, Wait,
 };
 use syscalls::{Sysno, syscall};
 
-use crate::guard::{Refused, errno, ours, set_errno};
+use crate::guard::{Refused, Thread, errno, fail, ours, set_errno, thread};
 use crate::readiness;
+use crate::signals::{INTERRUPTS, RESTARTS};
 
 /// An operation of rsock-core that may need several steps.
 pub trait Operation {
@@ -16,7 +19,7 @@ pub trait Operation {
     type Answer: Answer;
     /// What to do now.
     fn step(&mut self) -> Next<Self::Answer>;
-    /// The sleep that `step` asked for is over.
+    /// The sleep that `step` asked for is over; `errno` is ERESTART where the kernel would restart the call.
     fn woke(&mut self, result: c_int, errno: c_int);
 }
 
@@ -86,6 +89,8 @@ pub unsafe fn drive<O: Operation>(
     mut real: impl FnMut() -> O::Answer,
 ) -> O::Answer {
     let before = errno();
+    let thread = thread();
+    thread.ran.store(0, Relaxed);
     let mut operation = None;
     let mut next = ours(|| operation.insert(make()).step());
     loop {
@@ -109,7 +114,7 @@ pub unsafe fn drive<O: Operation>(
                 return answer;
             }
             Ok(Next::Wait(mut wait)) => {
-                let result = nap(&mut wait, sleep);
+                let result = nap(thread, &mut wait, sleep);
                 let after = errno();
                 next = ours(|| match operation.as_mut() {
                     Some(operation) => {
@@ -131,21 +136,28 @@ pub unsafe fn drive<O: Operation>(
     }
 }
 
-/// Sleeps as `wait` says; the result is `ppoll`'s, with `errno`.
-fn nap(wait: &mut Wait, sleep: Sleep) -> c_int {
+/// Sleeps as `wait` says; the result is `ppoll`'s, with `errno`: EINTR if a handler ran that ends the call, ERESTART if all
+/// that ran let it go on (signal(7)). One that had to wait until we left our own code counts as one in the sleep.
+fn nap(thread: &Thread, wait: &mut Wait, sleep: Sleep) -> c_int {
+    if thread.ran.swap(0, Relaxed) & INTERRUPTS != 0 {
+        return fail(libc::EINTR);
+    }
+    let result = ppoll(wait, sleep);
+    if result < 0 && errno() == libc::EINTR && thread.ran.swap(0, Relaxed) == RESTARTS {
+        set_errno(libc::ERESTART);
+    }
+    result
+}
+
+fn ppoll(wait: &mut Wait, sleep: Sleep) -> c_int {
     let timeout = wait
         .timeout
         .as_ref()
-        .map_or(core::ptr::null(), |t| t as *const timespec);
+        .map_or(null(), |time| time as *const timespec);
     match sleep {
         // SAFETY: the array holds `count` descriptors, the time-out lives as long as `wait`.
         Sleep::Cancellable => unsafe {
-            readiness::real::ppoll(
-                wait.fds.as_mut_ptr(),
-                wait.count,
-                timeout,
-                core::ptr::null(),
-            )
+            readiness::real::ppoll(wait.fds.as_mut_ptr(), wait.count, timeout, null())
         },
         // SAFETY: as above. The kernel writes the remaining time into `wait`, which nobody reads again.
         Sleep::Through => match unsafe {
@@ -159,7 +171,7 @@ fn nap(wait: &mut Wait, sleep: Sleep) -> c_int {
             )
         } {
             Ok(ready) => ready as c_int,
-            Err(error) => crate::guard::fail(error.into_raw()),
+            Err(error) => fail(error.into_raw()),
         },
     }
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use rsock_core::calls::{self, EpollWait, Ready, tracked};
 
-use crate::guard::{Refused, errno, note, ours, set_errno};
+use crate::guard::{Refused, errno, fail, note, ours, set_errno, thread};
 use crate::options::answered;
 use crate::readiness::acceptable;
 use crate::time;
@@ -67,6 +67,8 @@ unsafe fn wait(
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     let before = errno();
+    let thread = thread();
+    thread.ran.store(0, Relaxed);
     let mut operation = None;
     let mut next = ours(|| {
         operation
@@ -74,8 +76,13 @@ unsafe fn wait(
             .step()
     });
     while let (Ok(Ready::Sleep(timeout)), Some(operation)) = (&next, operation.as_mut()) {
-        // SAFETY: the caller's.
-        let result = unsafe { sleep(epfd, events, max, timeout.as_ref(), mask) };
+        // As in `readiness`.
+        let result = if thread.ran.load(Relaxed) != 0 {
+            fail(libc::EINTR)
+        } else {
+            // SAFETY: the caller's.
+            unsafe { sleep(epfd, events, max, timeout.as_ref(), mask) }
+        };
         let after = errno();
         next = ours(|| operation.done(result));
         if matches!(next, Err(Refused::Panicked)) {

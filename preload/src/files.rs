@@ -9,19 +9,19 @@ use rsock_core::calls::tracked;
 use crate::data::{receive, span, transmit};
 
 hook_cancel! {
-    unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t [tracked(fd)] {
+    unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t [tracked(fd) && len != 0] {
         receive(fd, &span(buffer, len), 1, 0, || real::read(fd, buffer, len))
     }
     unsafe fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t [tracked(fd)] {
         transmit(fd, &span(buffer, len), 1, 0, || real::write(fd, buffer, len))
     }
-    unsafe fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t [tracked(fd) && valid(iov, count)] {
+    unsafe fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t [tracked(fd) && valid(iov, count) && wanted(iov, count)] {
         receive(fd, iov, count as usize, 0, || real::readv(fd, iov, count))
     }
     unsafe fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t [tracked(fd) && valid(iov, count)] {
         transmit(fd, iov, count as usize, 0, || real::writev(fd, iov, count))
     }
-    unsafe fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t [tracked(fd) && valid(iov, count) && streams(offset, flags)] {
+    unsafe fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t [tracked(fd) && valid(iov, count) && wanted(iov, count) && streams(offset, flags)] {
         receive(fd, iov, count as usize, as_message(flags), || real::preadv2(fd, iov, count, offset, flags))
     }
     unsafe fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t [tracked(fd) && valid(iov, count) && streams(offset, flags)] {
@@ -69,6 +69,16 @@ alias! {
 fn valid(iov: *const iovec, count: c_int) -> bool {
     const UIO_MAXIOV: c_int = 1024;
     !iov.is_null() && (0..=UIO_MAXIOV).contains(&count)
+}
+
+/// Is there room for a byte? (Else these, unlike recv, return 0 without asking the socket: net/socket.c, sock_read_iter.)
+///
+/// # Safety
+/// As for readv(2); [`valid`].
+#[inline]
+unsafe fn wanted(iov: *const iovec, count: c_int) -> bool {
+    // SAFETY: the program gave `count` entries.
+    (0..count as usize).any(|at| unsafe { (*iov.add(at)).iov_len } != 0)
 }
 
 /// Are these preadv2's arguments for a stream?

@@ -2,23 +2,47 @@
 //!
 //! [`ours`] runs code of rsock-core if the library is ready and this thread is not inside already (then the call comes
 //! from our own code, or from a library that it uses, and belongs to the kernel). A panic ends there: the program goes on.
+//! The program's signal handlers do not run inside either: [`crate::signals`] puts them off until we leave.
 //!
 //! Nothing that sleeps or that is a cancellation point of libc may run inside: with a cancellation pending the unwinding
 //! would meet the `catch_unwind` here and end the process.
 
-use core::cell::Cell;
 use core::panic::AssertUnwindSafe;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    compiler_fence,
+};
 use libc::c_int;
 use std::panic::catch_unwind;
+
+use crate::signals;
 
 /// Set at the end of the constructor; calls that come before are the kernel's.
 static READY: AtomicBool = AtomicBool::new(false);
 
-thread_local! {
-    /// This thread is inside of [`ours`]. Constant and without destructor: it works in every allocator, in a thread's
-    /// last destructors and in signal handlers.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+/// What a thread remembers; shared with its signal handlers only. Without destructor: it works in every allocator and in a
+/// thread's last destructors.
+#[repr(C)]
+pub struct Thread {
+    /// The signals whose handlers wait until the thread leaves [`ours`], one bit each; they are blocked.
+    pub deferred: AtomicU64,
+    /// The thread is inside of [`ours`].
+    pub inside: AtomicBool,
+    /// Which kinds of handlers have run since this was cleared ([`signals::RESTARTS`], [`signals::INTERRUPTS`]).
+    pub ran: AtomicU8,
+}
+
+unsafe extern "C" {
+    /// In thread.c.
+    safe fn rsock_thread() -> *const Thread;
+}
+
+/// This thread's.
+#[inline(always)]
+pub fn thread() -> &'static Thread {
+    // SAFETY: the thread's own, for as long as it runs this code; all fields are atomic.
+    unsafe { &*rsock_thread() }
 }
 
 /// Why [`ours`] gave no answer.
@@ -32,17 +56,25 @@ pub enum Refused {
 
 /// Opens the gate: the constructor is done.
 pub fn open() {
-    READY.store(true, Ordering::Release);
+    READY.store(true, Release);
 }
 
 /// Runs our code, once at a time in a thread, and stops its panics. Leaves `errno` to `f`.
 #[inline]
 pub fn ours<R>(f: impl FnOnce() -> R) -> Result<R, Refused> {
-    if !READY.load(Ordering::Acquire) || INSIDE.replace(true) {
+    let thread = thread();
+    if !READY.load(Acquire) || thread.inside.load(Relaxed) {
         return Err(Refused::Outside);
     }
+    thread.inside.store(true, Relaxed);
+    compiler_fence(SeqCst);
     let answer = catch_unwind(AssertUnwindSafe(f));
-    INSIDE.set(false);
+    compiler_fence(SeqCst);
+    thread.inside.store(false, Relaxed);
+    compiler_fence(SeqCst);
+    if thread.deferred.load(Relaxed) != 0 {
+        signals::deliver(thread);
+    }
     answer.map_err(|_| Refused::Panicked)
 }
 
@@ -54,12 +86,12 @@ pub fn note(f: impl FnOnce()) {
     set_errno(before);
 }
 
-/// In a forked child: whatever the parent's thread was doing, this is a new process.
-pub fn reset_after_fork(f: impl FnOnce()) {
-    let before = errno();
-    INSIDE.set(false);
-    let _noted_or_not = ours(f);
-    set_errno(before);
+/// [`note`] in a forked child, also if a handler forked in the middle of our code (a crash reporter's may).
+pub fn note_in_child(f: impl FnOnce()) {
+    let thread = thread();
+    let inside = thread.inside.swap(false, Relaxed);
+    note(f);
+    thread.inside.store(inside, Relaxed);
 }
 
 /// This thread's `errno`.

@@ -23,6 +23,7 @@ mod process;
 mod raw;
 mod readiness;
 mod real;
+mod signals;
 mod sockets;
 mod start;
 mod stdio;

@@ -5,7 +5,8 @@ use rsock_core::calls::{self, BeforeExec, tracked};
 use syscalls::{Sysno, syscall};
 
 use crate::drive::{Sleep, drive, pin};
-use crate::guard::{note, reset_after_fork};
+use crate::guard::{note, note_in_child};
+use crate::signals;
 
 type Strings = *const *const c_char;
 
@@ -38,6 +39,10 @@ hook_plain! {
             return crate::guard::errno();
         }
         plain::posix_spawn_file_actions_adddup2(actions, fd, new)
+    }
+    // libc's own fork, whose parent ends by an _exit that nobody sees: streams must not be the parent's by then.
+    unsafe fn daemon(no_chdir: c_int, no_close: c_int) -> c_int => my_daemon {
+        drive(-1, Sleep::Through, BeforeExec::daemon, || plain::daemon(no_chdir, no_close))
     }
     unsafe fn unshare(flags: c_int) -> c_int => my_unshare {
         note(calls::quiet);
@@ -79,7 +84,8 @@ hook_cancel! {
 
 /// What pthread_atfork and _Fork run in the child.
 pub fn in_child() {
-    reset_after_fork(calls::after_fork_child);
+    signals::own();
+    note_in_child(calls::after_fork_child);
 }
 
 /// Streams that survive the exec go to TCP first; then `real`, which returns only if it fails.

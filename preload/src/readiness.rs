@@ -1,10 +1,11 @@
 //! poll and select. A set without a tracked descriptor is the kernel's alone; else rsock looks at its lanes, and the thread
 //! sleeps in the real ppoll on the array that rsock gives.
 
+use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, c_ulong, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use rsock_core::calls::{self, Poll, Ready, tracked};
 
-use crate::guard::{errno, ours, set_errno};
+use crate::guard::{errno, fail, ours, set_errno, thread};
 use crate::time;
 
 hook_cancel! {
@@ -84,6 +85,8 @@ unsafe fn wait(
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     let before = errno();
+    let thread = thread();
+    thread.ran.store(0, Relaxed);
     let mut operation = None;
     let mut next = ours(|| operation.insert(make()).step());
     while let (Ok(Ready::Sleep(timeout)), Some(poll)) = (&next, operation.as_mut()) {
@@ -91,8 +94,13 @@ unsafe fn wait(
             .as_ref()
             .map_or(core::ptr::null(), |t| t as *const timespec);
         let (fds, count) = poll.array();
-        // SAFETY: the operation's own array; `mask` is the program's.
-        let result = unsafe { real::ppoll(fds, count, timeout, mask) };
+        // These calls are never restarted, whatever the handler (signal(7)).
+        let result = if thread.ran.load(Relaxed) != 0 {
+            fail(libc::EINTR)
+        } else {
+            // SAFETY: the operation's own array; `mask` is the program's.
+            unsafe { real::ppoll(fds, count, timeout, mask) }
+        };
         next = ours(|| poll.done(result));
     }
     if let (Ok(Ready::Return(result)), Some(poll)) = (&next, &operation) {

@@ -9,8 +9,8 @@ use syscalls::{Sysno, syscall};
 
 use crate::guard::{note, open};
 use crate::{
-    aio, batch, copy, data, descriptors, epoll, files, options, process, raw, readiness, sockets,
-    stdio,
+    aio, batch, copy, data, descriptors, epoll, files, options, process, raw, readiness, signals,
+    sockets, stdio,
 };
 
 type Strings = *const *const c_char;
@@ -37,6 +37,7 @@ static START: unsafe extern "C" fn(c_int, Strings, Strings) = start;
 
 unsafe extern "C" fn start(_: c_int, _: Strings, environment: Strings) {
     resolve();
+    signals::own();
     panic::set_hook(Box::new(report));
     // SAFETY: no other thread exists. The handlers stay loaded (-z nodelete) and unwind nowhere. If libc has no memory to
     // note them, a child is told by its process id, and what an exit would have flushed is lost as with kill -9.
@@ -72,6 +73,7 @@ fn resolve() {
     stdio::real::warm();
     process::plain::warm();
     process::real::warm();
+    signals::plain::warm();
     aio::real::warm();
     raw::real::warm();
 }

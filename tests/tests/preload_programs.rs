@@ -112,6 +112,11 @@ fn a_stream_may_go_to_another_process() {
 }
 
 #[test]
+fn signal_handlers_come_between_calls_not_in_the_middle() {
+    program("signals", &[]);
+}
+
+#[test]
 fn calls_by_number_find_the_stream() {
     program("number", &[]);
 }

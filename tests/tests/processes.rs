@@ -244,7 +244,7 @@ scripts! {
         a exec execv
         a send s 5
         b recv s 5
-        warm
+        rewarm
         a sendall s 50000
         b recvall s 50000
         a exec execvp
@@ -311,7 +311,7 @@ scripts! {
         b recvall s 10
         b send s 5
         a recv s 5
-        warm
+        rewarm
         a sendall s 50000
         b recvall s 50000
     ";

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use rsock_tests::runner::differences;
 use rsock_tests::runner::random::{Step, script};
+use std::cell::RefCell;
 
 fn setting(name: &str, default: u32) -> u32 {
     match std::env::var(name) {
@@ -42,11 +43,16 @@ fn random_programs_cannot_tell() {
     };
     let mut runner =
         TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    // Once it fails, only the variants that failed need to be looked at while the program gets smaller.
+    let failing: RefCell<Vec<&'static str>> = RefCell::default();
     let outcome = runner.run(&steps(), |steps| {
-        match differences(&script(&steps)).as_slice() {
-            [] => Ok(()),
-            some => Err(TestCaseError::fail(some.join("\n"))),
+        let found = differences(&script(&steps), &failing.borrow());
+        if found.is_empty() {
+            return Ok(());
         }
+        *failing.borrow_mut() = found.iter().map(|each| each.variant).collect();
+        let text: Vec<&str> = found.iter().map(|each| each.text.as_str()).collect();
+        Err(TestCaseError::fail(text.join("\n")))
     });
     if let Err(TestError::Fail(reason, steps)) = outcome {
         let program = script(&steps);

@@ -114,8 +114,10 @@ scripts! {
         a send s 5
         b join r
         b recv s 10
+        b &r recv s 300000 WAITALL
+        b blocked r
         a sendall s 300000
-        b recv s 300000 WAITALL
+        b join r
     ";
     waitall_ends_short_at_the_end: "
         connect
@@ -510,8 +512,8 @@ scripts! {
     ";
     urgent_data_in_line: "
         connect
-        b setsockopt s SO_OOBINLINE 1
         warm
+        b setsockopt s SO_OOBINLINE 1
         a send s 2
         a send s 1 OOB
         b await s - PRI

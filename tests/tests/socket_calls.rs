@@ -710,7 +710,7 @@ scripts! {
         b recvall s 200000
         b send s 5
         a recv s 5
-        warm
+        rewarm
         b sendall s 100000
         a recvall s 100000
         a shutdown s WR

@@ -773,8 +773,8 @@ scripts! {
         a &r read s 10
         a blocked r
         a signal r USR2
-        a caught
         a blocked r
+        a caught
         b send s 4
         a join r
         a &r recv s 10 WAITALL

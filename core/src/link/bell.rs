@@ -5,6 +5,7 @@
 //! none and the stream goes back to TCP: never a wait that nobody can end.
 
 use crate::sys;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::*};
 
 /// The number of a doorbell, 0 to 63.
@@ -13,6 +14,11 @@ pub struct Bell(u8);
 
 static USED: AtomicU64 = AtomicU64::new(1);
 static FDS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+
+thread_local! {
+    /// The bell with which this thread sleeps, plus one; 0: none.
+    static ASLEEP_WITH: Cell<u8> = const { Cell::new(0) };
+}
 
 impl Bell {
     /// The background thread's.
@@ -36,6 +42,30 @@ impl Bell {
                 return b.ready();
             }
         }
+    }
+
+    /// A bell for this thread to sleep with. A sleep that a signal handler left by siglongjmp has never given its bell back:
+    /// it is the one to take. (It may also be that of a sleep which the handler interrupted, and in which this one is: the
+    /// other ends as soon as the handler returns, and finds the bell gone.)
+    pub fn take_to_sleep(hint: Option<Bell>) -> Option<Bell> {
+        if let Some(left) = ASLEEP_WITH.get().checked_sub(1) {
+            return Some(Bell(left));
+        }
+        let bell = Bell::take(hint)?;
+        ASLEEP_WITH.set(bell.0 + 1);
+        Some(bell)
+    }
+
+    /// Whether this thread still has it, since [`Bell::take_to_sleep`].
+    pub fn is_mine(self) -> bool {
+        ASLEEP_WITH.get() == self.0 + 1
+    }
+
+    /// The sleep is over: empties it and gives it back.
+    pub fn woken(self) {
+        ASLEEP_WITH.set(0);
+        self.drain();
+        self.release();
     }
 
     /// A bell by its number in a message.
@@ -126,11 +156,27 @@ pub fn ring_fd(fd: i32) {
 /// In a fork child every bell belongs to the parent: start anew, leaving its descriptors alone.
 pub fn abandon() {
     USED.store(1, Release);
+    ASLEEP_WITH.set(0);
     for fd in &FDS {
         let old = fd.swap(-1, AcqRel);
         if old >= 0 {
             crate::table::clear(old);
             sys::close(old);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_that_a_sleep_never_gave_back_is_the_threads_next() {
+        let left = Bell::take_to_sleep(None).expect("a bell");
+        let next = Bell::take_to_sleep(None).expect("a bell");
+        assert_eq!(left, next);
+        assert!(next.is_mine());
+        next.woken();
+        assert!(!left.is_mine());
     }
 }

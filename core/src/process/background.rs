@@ -13,6 +13,7 @@ use crate::log::{debug, error, warn};
 use crate::policy;
 use crate::rendezvous::diag;
 use crate::rendezvous::local::{Callbacks, Local, Outcome};
+use crate::socket::close;
 use crate::socket::lanes::{self, NotOpened};
 use crate::socket::pin::Pin;
 use crate::socket::stream::{Stream, StreamId};
@@ -43,7 +44,14 @@ mod wish {
     pub const ASK: u64 = 1 << 56;
     pub const LOOK: u64 = 2 << 56;
     pub const PIN: u64 = 3 << 56;
+    pub const KEEP: u64 = 4 << 56;
+    pub const DOUBT: u64 = 5 << 56;
 }
+
+/// How long after the loss of its link a peer may take to end, in nanoseconds.
+const DOUBT_NS: u64 = 50_000_000;
+/// How often closed streams are looked at whose peers say nothing, in nanoseconds.
+const KEPT_EVERY_NS: u64 = 1_000_000_000;
 
 const INBOX: usize = 1024;
 
@@ -91,6 +99,17 @@ pub fn look_later(s: &Stream) {
 /// A fork child wants the stream back on TCP.
 pub fn pin(s: &Stream) {
     post(wish::PIN | s.id().get());
+}
+
+/// The stream's link is lost; whether its peer is there is seen a little later.
+pub fn doubt(s: &Stream) {
+    post(wish::DOUBT | s.id().get());
+}
+
+/// The program closed the stream; the rest of it is the background thread's.
+pub fn keep(s: &Stream) {
+    thread::ensure();
+    post(wish::KEEP | s.id().get());
 }
 
 /// Adds, changes or removes a stream's TCP socket in the epoll instance.
@@ -150,6 +169,8 @@ struct State {
     waiting: Vec<Waiting>,
     pins: Vec<Pin>,
     looks: Vec<u64>,
+    kept: Vec<u64>,
+    doubts: Vec<(u64, u64)>,
     lost: bool,
 }
 
@@ -179,6 +200,8 @@ impl State {
             waiting: Vec::new(),
             pins: Vec::new(),
             looks: Vec::new(),
+            kept: Vec::new(),
+            doubts: Vec::new(),
             lost: false,
         })
     }
@@ -226,6 +249,18 @@ impl State {
                 events::on_tcp(s.id(), 0);
             }
         }
+        self.doubts.retain(|(id, due)| {
+            let Some(s) = StreamId::from(*id).stream() else { return false };
+            if *due <= now {
+                lanes::resolve_doubt(s);
+            }
+            *due > now
+        });
+        next = earlier(next, self.doubts.iter().map(|(_, due)| *due).min());
+        self.kept.retain(|id| StreamId::from(*id).stream().is_some_and(|s| !close::finish_if_done(s)));
+        if !self.kept.is_empty() {
+            next = earlier(next, Some(now + KEPT_EVERY_NS));
+        }
         if !self.pins.is_empty() || !self.looks.is_empty() || WISHES.lock().is_some_and(|i| i.count > 0) {
             next = earlier(next, Some(now + 1_000_000));
         }
@@ -252,6 +287,8 @@ impl State {
             match item & kind::MASK {
                 wish::ASK => self.ask(s, now),
                 wish::LOOK => self.looks.push(id.get()),
+                wish::DOUBT => self.doubts.push((id.get(), now + DOUBT_NS)),
+                wish::KEEP => self.kept.push(id.get()),
                 wish::PIN => self.pins.push(Pin::stream(s, Reason::PinnedFork)),
                 _ => {}
             }

@@ -4,7 +4,7 @@ use crate::link::memory::{Event, MemoryLink};
 use crate::link::{Link, bell};
 use crate::log::{debug, trace};
 use crate::socket::stream::{Mode, Stream, StreamId, flag};
-use crate::socket::{census, close, incoming, lanes, outgoing};
+use crate::socket::{census, incoming, lanes, options, outgoing};
 use crate::stats::Reason;
 use crate::stream::{Hop, Message, NakReason, RecvState, RefuseReason};
 use crate::sys::{self, lock::Lock};
@@ -103,6 +103,7 @@ fn on_hop(s: &Stream, link: &MemoryLink, hop: Hop) {
     };
     if matches!(answer, crate::stream::HopAnswer::Ack { .. }) {
         lane.input.0.cursors().consumed.store(hop.at.get(), Release);
+        options::relax(s);
         // From here on readiness comes from us: the token must not look like data to anybody.
         incoming::refresh(s, &rx);
     }
@@ -126,7 +127,6 @@ pub fn on_tcp(id: StreamId, events: u32) {
     }
     incoming::settle(s);
     bell::ring_all(s.rx_bells.load(Acquire) | s.tx_bells.load(Acquire));
-    close::finish_if_done(s);
 }
 
 /// Reads what TCP has for the engine.

@@ -15,8 +15,11 @@ use libc::{c_int, epoll_event, timespec};
 
 /// How long the kernel's part of a busy instance may go unlooked at, in nanoseconds.
 const KERNEL_EVERY_NS: u64 = 20_000;
-/// Streams whose locks are needed to know, in one pass; more of them wait for the next pass.
+/// Streams whose locks are needed to know, in one pass; for more of them there are more passes.
 const SLOW: usize = 32;
+
+/// How long streams between carriers may go unlooked at while others are busy, in nanoseconds.
+const SLOW_EVERY_NS: u64 = 10_000;
 
 /// A wait in progress.
 pub struct EpollWait {
@@ -100,6 +103,7 @@ impl EpollWait {
         if i.ours.load(Acquire) > 0 && n < self.max {
             n += self.scan(i, n);
         }
+        self.pass_on(i);
         if n > 0 || self.left().is_some_and(|t| sys::nanoseconds(t) == 0) {
             return Ready::Return(n as c_int);
         }
@@ -124,16 +128,31 @@ impl EpollWait {
     fn arm(&mut self, i: &Instance) {
         if let Some(bell) = i.bell() {
             self.armed = true;
+            i.sleepers.fetch_add(1, SeqCst);
             // A link that cannot be armed is as good as lost: its streams hear of it from the background thread.
             i.arm(bell);
         }
     }
 
     fn disarm(&mut self, i: &Instance) {
-        if core::mem::take(&mut self.armed)
-            && let Some(bell) = i.bell()
-        {
-            i.disarm(bell);
+        if !core::mem::take(&mut self.armed) {
+            return;
+        }
+        let others = i.sleepers.fetch_sub(1, SeqCst) > 1;
+        if let Some(bell) = i.bell() {
+            if others {
+                // The ring that woke this thread disarmed the bell for all.
+                i.arm(bell);
+            } else {
+                i.disarm(bell);
+            }
+        }
+    }
+
+    /// Several threads sleep in the instance and one bell wakes them: whoever has taken its share wakes the next.
+    fn pass_on(&self, i: &Instance) {
+        if i.sleepers.load(SeqCst) > 0 && news(i) {
+            i.ring();
         }
     }
 
@@ -184,35 +203,51 @@ impl EpollWait {
 
     /// Reports what our streams are ready for, behind `from`: how many events.
     fn scan(&self, i: &Instance, from: usize) -> usize {
-        let mut slow = [(0u64, 0u32); SLOW];
-        let mut asked = 0;
-        {
-            let Some(mut inner) = i.inner.lock() else { return 0 };
-            let n = self.pass(&mut inner, from, |s| match look::fast(s) {
-                Some(bits) => Some(bits),
-                None => {
-                    if asked < SLOW {
+        let mut total = 0;
+        let mut seen = 0;
+        loop {
+            let mut slow = [(0u64, 0u32); SLOW];
+            let mut asked = 0;
+            {
+                let Some(mut inner) = i.inner.lock() else { return total };
+                let mut skip = seen;
+                total += self.pass(&mut inner, from + total, |s| {
+                    let bits = if seen == 0 { look::fast(s) } else { None };
+                    if bits.is_some() || seen > 0 && look::fast(s).is_some() {
+                        return bits;
+                    }
+                    if skip > 0 {
+                        skip -= 1;
+                    } else if asked < SLOW {
                         slow[asked] = (s.id().get(), 0);
                         asked += 1;
                     }
                     None
+                });
+            }
+            // Those on lanes in both directions, if they are busy, must neither starve the others nor wait for them each time.
+            if asked == 0 || total > 0 && sys::now() - i.looked_slowly.load(Relaxed) < SLOW_EVERY_NS {
+                return total;
+            }
+            if seen == 0 {
+                i.looked_slowly.store(sys::now(), Relaxed);
+            }
+            // Their locks come before the instance's.
+            for (id, bits) in &mut slow[..asked] {
+                if let Some(s) = StreamId::from(*id).stream() {
+                    *bits = look::slow(s);
                 }
+            }
+            let Some(mut inner) = i.inner.lock() else { return total };
+            total += self.pass(&mut inner, from + total, |s| {
+                let id = s.id().get();
+                slow[..asked].iter().find(|(other, _)| *other == id).map(|(_, bits)| *bits)
             });
-            if n > 0 || asked == 0 {
-                return n;
+            if asked < SLOW {
+                return total;
             }
+            seen += asked;
         }
-        // Their locks come before the instance's.
-        for (id, bits) in &mut slow[..asked] {
-            if let Some(s) = StreamId::from(*id).stream() {
-                *bits = look::slow(s);
-            }
-        }
-        let Some(mut inner) = i.inner.lock() else { return 0 };
-        self.pass(&mut inner, from, |s| {
-            let id = s.id().get();
-            look::fast(s).or_else(|| slow[..asked].iter().find(|(other, _)| *other == id).map(|(_, bits)| *bits))
-        })
     }
 
     fn pass(&self, inner: &mut Inner, from: usize, mut ready: impl FnMut(&Stream) -> Option<u32>) -> usize {

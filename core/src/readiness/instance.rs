@@ -23,10 +23,14 @@ pub struct Instance {
     tag: AtomicU64,
     /// Registrations that are ours at the moment.
     pub ours: AtomicU32,
+    /// Threads that sleep in the kernel with the bell armed.
+    pub sleepers: AtomicU32,
     /// Whether spinning pays off here.
     pub spin: Score,
     /// When the kernel's part was looked at last (ns).
     pub looked: AtomicU64,
+    /// When streams between carriers were looked at last (ns).
+    pub looked_slowly: AtomicU64,
     /// What the lock guards.
     pub inner: Lock<Inner>,
 }
@@ -64,8 +68,10 @@ pub fn made(fd: i32) {
         bell: AtomicU8::new(0),
         tag: AtomicU64::new(0),
         ours: AtomicU32::new(0),
+        sleepers: AtomicU32::new(0),
         spin: Score::new(),
         looked: AtomicU64::new(0),
+        looked_slowly: AtomicU64::new(0),
         inner: Lock::new(Inner { first: 0, count: 0 }),
     };
     // An instance that we cannot keep is untracked: streams registered there stay on TCP.
@@ -73,6 +79,7 @@ pub fn made(fd: i32) {
     i.fd.store(fd, Relaxed);
     i.refs.store(1, Relaxed);
     i.ours.store(0, Relaxed);
+    i.sleepers.store(0, Relaxed);
     i.spin.reset();
     if let Some(mut inner) = i.inner.lock() {
         *inner = Inner { first: 0, count: 0 };
@@ -124,6 +131,7 @@ pub fn in_child() {
     for i in INSTANCES.iter() {
         i.inner.reset();
         i.bell.store(0, Release);
+        i.sleepers.store(0, Release);
     }
 }
 

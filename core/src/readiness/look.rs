@@ -1,7 +1,8 @@
 //! What a stream is ready for, in the bits of epoll(7), which are those of poll(2).
 
 use crate::process::events;
-use crate::socket::incoming;
+use crate::socket::receive::most;
+use crate::socket::{incoming, options};
 use crate::socket::stream::{Mode, Stream, flag};
 use crate::stream::{RecvState, SendState};
 use crate::sys;
@@ -44,10 +45,19 @@ pub fn fast(s: &Stream) -> Option<u32> {
     if left {
         return None;
     }
-    let readable = if published > s.view.rx_position.load(Relaxed) { IN } else { 0 };
+    let there = published.saturating_sub(s.view.rx_position.load(Relaxed));
+    let readable = if there > 0 && there >= low_water(s) { IN } else { 0 };
     let sent = s.view.tx_position.load(Relaxed);
     let writable = if writable(s.view.ring.load(Relaxed), sent, consumed) { OUT } else { 0 };
     Some(readable | writable)
+}
+
+/// SO_RCVLOWAT, as far as a ring can hold it.
+#[inline]
+fn low_water(s: &Stream) -> u64 {
+    let least = u64::from(s.low_water.load(Relaxed));
+    // Both directions of a lane have rings of one size.
+    if least > 1 { least.min(most(s.view.ring.load(Relaxed))) } else { least }
 }
 
 /// Whether the peer says that it went back to TCP.
@@ -67,12 +77,29 @@ pub fn slow(s: &Stream) -> u32 {
         return kernel;
     }
     let mut bits = kernel & (HUP | ERR | PRI);
+    let mut shut = false;
+    if s.error_pending() {
+        bits |= ERR;
+    }
     if let Some(mut rx) = s.rx.lock() {
-        let held = !rx.engine.pushback().is_empty() || incoming::available(s, &mut rx) > 0;
+        if kernel & (HUP | ERR) != 0 && !rx.engine.finished() {
+            // It broke since we looked.
+            incoming::pump(s, &mut rx);
+            bits |= if s.error_pending() { ERR } else { 0 };
+        }
+        let held = rx.engine.pushback().len() as u64 + incoming::available(s, &mut rx);
         let ended = rx.engine.at_eof() || rx.engine.reset_due() || rx.engine.reset_taken();
-        if held || ended {
+        let least = u64::from(s.low_water.load(Relaxed));
+        if ended || rx.engine.is_shut() {
             bits |= IN;
-        } else if matches!(rx.engine.state(), RecvState::Raw | RecvState::HopSeen) {
+        } else if least > 1 {
+            let size = rx.lane.map_or(u64::MAX, |l| most(l.input.0.size()));
+            let behind = options::in_tcp(s, &rx);
+            let last = rx.engine.tcp_limit() == u64::MAX && kernel & RDHUP != 0 || rx.engine.finished() && held > 0;
+            bits |= if last || held + behind >= least.min(size) { IN } else { 0 };
+        } else if held > 0 {
+            bits |= IN;
+        } else if rx.engine.tcp_limit() > 0 {
             bits |= kernel & IN;
         }
         // TCP shows its end as soon as it is there, also with bytes before it unread; so do we once it is certain.
@@ -82,8 +109,14 @@ pub fn slow(s: &Stream) -> u32 {
         if rx.engine.finished() && kernel & (HUP | ERR) == 0 && rx.engine.at_eof() {
             bits |= RDHUP;
         }
+        if rx.engine.is_shut() {
+            shut = true;
+            bits |= RDHUP;
+        }
     }
     if let Some(tx) = s.tx.lock() {
+        // The kernel hears of shutdown(SHUT_RD) late.
+        bits |= if shut && tx.engine.ended() { HUP } else { 0 };
         bits |= match tx.engine.state() {
             _ if tx.engine.ended() => OUT,
             SendState::Dead => OUT,

@@ -333,7 +333,7 @@ impl Poll {
     }
 
     fn arm(&mut self) -> bool {
-        let Some(bell) = Bell::take(None) else { return false };
+        let Some(bell) = Bell::take_to_sleep(None) else { return false };
         self.bell = Some(bell);
         let mut ok = true;
         let mut last = 0;
@@ -351,7 +351,7 @@ impl Poll {
     }
 
     fn disarm(&mut self) {
-        let Some(bell) = self.bell.take() else { return };
+        let Some(bell) = self.bell.take().filter(|bell| bell.is_mine()) else { return };
         self.each_stream(|s| {
             s.rx_bells.fetch_and(!bell.bit(), SeqCst);
             s.tx_bells.fetch_and(!bell.bit(), SeqCst);
@@ -360,8 +360,7 @@ impl Poll {
                 l.disarm(bell);
             }
         });
-        bell.drain();
-        bell.release();
+        bell.woken();
     }
 
     /// No bell is to be had: the streams go back to TCP, where the kernel wakes us.

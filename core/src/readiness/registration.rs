@@ -17,6 +17,8 @@ const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// What may stand beside EPOLLEXCLUSIVE (fs/eventpoll.c, EPOLLEXCLUSIVE_OK_BITS).
+const BESIDE_EXCLUSIVE: u32 = ALWAYS | ET | EXCLUSIVE | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
 
 /// A registration, guarded by its instance's lock (the chain of a stream by the stream's).
 pub struct Registration {
@@ -273,6 +275,9 @@ pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c
         _ if !event.is_null() => unsafe { event.read_unaligned() },
         _ => return fail(Errno(libc::EFAULT)),
     };
+    if event.events & EXCLUSIVE != 0 && (op == libc::EPOLL_CTL_MOD || event.events & !BESIDE_EXCLUSIVE != 0) {
+        return fail(Errno(libc::EINVAL));
+    }
     // SAFETY: as above.
     match (op, unsafe { data(link) }) {
         (libc::EPOLL_CTL_ADD, Some(_)) => fail(Errno(libc::EEXIST)),
@@ -306,7 +311,7 @@ pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c
             0
         }
         (libc::EPOLL_CTL_MOD, Some(d)) => {
-            if (d.events | event.events) & EXCLUSIVE != 0 {
+            if d.events & EXCLUSIVE != 0 {
                 return fail(Errno(libc::EINVAL));
             }
             let Some(mut inner) = instance.inner.lock() else { return fail(Errno(libc::EAGAIN)) };

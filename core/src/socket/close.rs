@@ -5,9 +5,10 @@ use super::stream::{self, Mode, Stream, flag};
 use super::{incoming, outgoing};
 use crate::calls::{Next, Wait};
 use crate::log::{debug, warn};
+use crate::process::background;
 use crate::readiness::{self, registration};
 use crate::stats::Reason;
-use crate::stream::{Message, RecvState};
+use crate::stream::{Message, RecvState, SendState};
 use crate::sys;
 use crate::table::{self, Entry};
 use core::sync::atomic::Ordering::*;
@@ -15,6 +16,12 @@ use libc::{c_int, pollfd};
 
 /// How long exit waits for the kernel to take what is left, in nanoseconds; then the connection is reset.
 const EXIT_PATIENCE_NS: u64 = 5_000_000_000;
+
+/// How long the rest of a closed stream is waited for, in nanoseconds: as long as Linux keeps an orphan in FIN-WAIT-2
+/// (tcp(7), tcp_fin_timeout).
+const KEEP_NS: u64 = 60_000_000_000;
+/// How long exit waits for a peer's control bytes once everything is in the kernel, in nanoseconds.
+const EXIT_ANSWER_NS: u64 = 1_000_000_000;
 
 /// A close in progress.
 pub struct Close {
@@ -89,21 +96,36 @@ impl Close {
                 return None;
             }
         }
-        let mut tx = s.tx.lock()?;
-        outgoing::resume(s, &mut tx, false);
-        let flushed = outgoing::flush(s, &mut tx);
-        drop(tx);
-        if flushed {
+        let (flushed, answered) = depart(s);
+        if flushed && answered {
             return None;
         }
         if self.linger.is_some_and(|until| sys::now() < until) {
             const UNUSED: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
-            let first = pollfd { fd: self.fd, events: libc::POLLOUT, revents: 0 };
+            let events = if flushed { libc::POLLIN } else { libc::POLLOUT };
+            let first = pollfd { fd: self.fd, events, revents: 0 };
             return Some(Wait { fds: [first, UNUSED, UNUSED], count: 1, timeout: Some(sys::span(100_000_000)) });
         }
         keep(s, self.fd);
         None
     }
+}
+
+/// Goes back to TCP with both directions, and ends the sending one behind its last byte. What is still missing before the
+/// socket may be closed: (everything owed is in the kernel, the peer's control bytes have come). A socket that is closed before
+/// the latter answers them with a reset, which throws away what the peer's kernel has not got yet (H40).
+fn depart(s: &Stream) -> (bool, bool) {
+    let flushed = s.tx.lock().is_none_or(|mut tx| {
+        outgoing::resume(s, &mut tx, true);
+        // The kernel may have to take a whole ring at once, for nobody is there to wait for it.
+        outgoing::flush(s, &mut tx) || outgoing::widen(s, &tx) && outgoing::flush(s, &mut tx)
+    });
+    let answered = s.rx.lock().is_none_or(|mut rx| {
+        rx.engine.freeze();
+        incoming::pump(s, &mut rx);
+        !rx.engine.awaits_control() || s.tx.try_lock().is_some_and(|tx| tx.engine.state() == SendState::Dead)
+    });
+    (flushed, answered)
 }
 
 /// Whether the program leaves bytes unread.
@@ -152,8 +174,10 @@ fn keep(s: &Stream, fd: c_int) {
             super::watch::moved(s, fd, kept);
             table::clear(fd);
             s.set_fd(kept);
+            s.keep_until.store(sys::now() + KEEP_NS, Release);
             s.kept.store(kept, Release);
             super::watch::update_with(s, true);
+            background::keep(s);
         }
         Err(e) => {
             warn!("stream {fd}: no descriptor to finish sending with (error {}): resetting", e.0);
@@ -162,20 +186,28 @@ fn keep(s: &Stream, fd: c_int) {
     }
 }
 
-/// The background thread has flushed a stream that the program closed.
-pub fn finish_if_done(s: &Stream) {
+/// The background thread looks after a stream that the program closed: true when it is gone, or not one of these.
+pub fn finish_if_done(s: &Stream) -> bool {
     let kept = s.kept.load(Acquire);
     if kept < 0 || s.mode() != Mode::Careful {
-        return;
+        return true;
     }
-    let done = s.tx.lock().is_some_and(|mut tx| outgoing::flush(s, &mut tx));
-    if done && s.kept.swap(-1, AcqRel) == kept {
+    let late = sys::now() > s.keep_until.load(Acquire);
+    if depart(s) != (true, true) && !late {
+        return false;
+    }
+    if s.kept.swap(-1, AcqRel) == kept {
+        if late {
+            debug!("stream {kept}: the peer does not answer, resetting");
+            reset(s);
+        }
         table::clear(kept);
         super::watch::forget(s);
         release(s);
         sys::close(kept);
         s.end();
     }
+    true
 }
 
 /// Frees what a stream has, whatever its state.
@@ -283,20 +315,23 @@ pub fn at_exit() {
             reset(s);
             continue;
         }
+        let mut answer_by = None;
         loop {
-            let Some(mut tx) = s.tx.lock() else { break };
-            outgoing::resume(s, &mut tx, false);
-            if outgoing::flush(s, &mut tx) {
-                break;
-            }
-            drop(tx);
             let now = sys::now();
-            if now >= until {
-                warn!("stream {}: the peer does not read, resetting at exit", s.fd());
-                reset(s);
+            let (flushed, answered) = depart(s);
+            let until = if flushed { *answer_by.get_or_insert(now + EXIT_ANSWER_NS) } else { until };
+            if flushed && answered {
                 break;
             }
-            let mut one = [pollfd { fd: s.fd(), events: libc::POLLOUT, revents: 0 }];
+            if now >= until {
+                if !flushed {
+                    warn!("stream {}: the peer does not read, resetting at exit", s.fd());
+                    reset(s);
+                }
+                break;
+            }
+            let events = if flushed { libc::POLLIN } else { libc::POLLOUT };
+            let mut one = [pollfd { fd: s.fd(), events, revents: 0 }];
             let _ = sys::poll(&mut one, Some(sys::span(until - now)));
         }
     }

@@ -26,6 +26,9 @@ pub fn pump(s: &Stream, rx: &mut Rx) {
                     n
                 })
             }
+            // TCP's copy of what the ring still holds stays in the kernel until the program has the ring's: who gives the ring up
+            // (exec, urgent data) finds it there.
+            TcpRead::Skip { .. } if rx.engine.lane_ready() > 0 => break,
             TcpRead::Skip { max } => {
                 let max = max.min(1 << 30) as usize;
                 // MSG_TRUNC makes TCP throw the bytes away (tcp(7)).
@@ -41,12 +44,18 @@ pub fn pump(s: &Stream, rx: &mut Rx) {
             }
             Ok(_) | Err(Errno(libc::EINTR)) => {}
             Err(Errno(libc::EAGAIN)) => break,
-            Err(_) => {
+            Err(e) => {
+                s.note_error(e.0);
                 rx.engine.tcp_reset();
                 s.view.tx.fetch_or(flag::LOOK, AcqRel);
                 break;
             }
         }
+    }
+    if s.shut_receive.load(Acquire) && !rx.engine.awaits_control() {
+        s.shut_receive.store(false, Release);
+        // A socket that is gone needs no end.
+        let _ = sys::shutdown(s.fd(), libc::SHUT_RD);
     }
     refresh(s, rx);
 }
@@ -69,9 +78,22 @@ fn control(s: &Stream, rx: &mut Rx, bytes: &[u8]) {
             s.reason.store(Reason::Protocol as u8, Relaxed);
             close_lane(rx);
             outgoing::abort(s.fd());
+            s.note_error(libc::ECONNRESET);
             s.view.tx.fetch_or(flag::LOOK, AcqRel);
         }
     }
+}
+
+/// recv failed with `e` where the engine expected data. True: the connection is no more, which the engine knows now and the
+/// program will learn; false: this call failed, nothing else.
+pub fn failed(s: &Stream, rx: &mut Rx, e: Errno) -> bool {
+    let gone = e.0 != libc::EFAULT && e.0 != libc::ENOTCONN && outgoing::reset_by_peer(s.fd());
+    if gone {
+        s.note_error(e.0);
+        rx.engine.tcp_reset();
+        s.view.tx.fetch_or(flag::LOOK, AcqRel);
+    }
+    gone
 }
 
 fn close_lane(rx: &Rx) {
@@ -114,6 +136,9 @@ fn ended(s: &Stream, rx: &mut Rx) {
         }
     }
     let outcome = rx.engine.tcp_eof(fate, unread);
+    if rx.engine.state() == RecvState::Dead {
+        s.note_error(libc::ECONNRESET);
+    }
     debug!("stream {}: TCP ended at byte {}: {outcome:?}", s.fd(), rx.engine.position().get());
 }
 
@@ -134,7 +159,7 @@ pub fn available(s: &Stream, rx: &mut Rx) -> u64 {
 }
 
 fn flags_of(engine: &Receiver) -> u32 {
-    let end = if engine.at_eof() || engine.reset_due() || engine.reset_taken() { flag::END } else { 0 };
+    let end = if engine.is_shut() || engine.at_eof() || engine.reset_due() || engine.reset_taken() { flag::END } else { 0 };
     end | match engine.state() {
         RecvState::Raw if engine.pushback().is_empty() => 0,
         RecvState::Lane => flag::LANE,

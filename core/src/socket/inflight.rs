@@ -3,6 +3,7 @@
 
 use super::stream::{Mode, Stream, StreamId};
 use crate::policy;
+use crate::process::family::{self, Claim};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use libc::ssize_t;
 
@@ -29,6 +30,19 @@ impl InFlight {
     }
 
     fn begin(s: &'static Stream, receiving: bool) -> Option<InFlight> {
+        if s.shared.load(Relaxed) {
+            match family::claim(s) {
+                Claim::Mine => {}
+                Claim::OnTcp => {
+                    s.change_mode(Mode::Plain, Mode::Pinned);
+                    return None;
+                }
+                Claim::OnLaneElsewhere => {
+                    s.change_mode(Mode::Plain, Mode::Foreign);
+                    return None;
+                }
+            }
+        }
         let call = InFlight { stream: s, id: s.id(), receiving };
         call.counter().fetch_add(1, SeqCst);
         // Whoever makes the stream careful sets the mode first and looks at the counters then (H11).

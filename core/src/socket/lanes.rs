@@ -6,6 +6,7 @@ use super::{census, incoming, outgoing};
 use crate::link::memory::MemoryLink;
 use crate::link::{Lane, Link, bell};
 use crate::log::{debug, info};
+use crate::process::{background, family};
 use crate::stats::{self, Reason};
 use crate::stream::{Addresses, LaneId, Message, Proof, Receiver, RefuseReason, SendState, Sender, Token};
 use crate::sys::{self, lock::Guard};
@@ -58,16 +59,20 @@ type Both<'a> = (Guard<'a, Tx>, Guard<'a, Rx>);
 
 /// Makes the stream careful and takes both directions, with engines that start at the kernel's count.
 fn prepare(s: &Stream) -> Result<Both<'_>, NotOpened> {
-    match s.mode() {
-        Mode::Plain => {
-            s.change_mode(Mode::Plain, Mode::Careful);
-        }
-        Mode::Careful => {}
-        _ => return Err(NotOpened::Never),
+    if !family::may_hop(s) {
+        return Err(NotOpened::Never);
     }
-    super::options::careful(s);
+    if !matches!(s.mode(), Mode::Plain | Mode::Careful) {
+        return Err(NotOpened::Never);
+    }
     let mut tx = s.tx.lock().ok_or(NotOpened::NotYet)?;
     let mut rx = s.rx.lock().ok_or(NotOpened::NotYet)?;
+    // Under both locks, for `uncareful` goes the other way under them; and before the look at the calls in flight.
+    s.change_mode(Mode::Plain, Mode::Careful);
+    if s.mode() != Mode::Careful {
+        return Err(NotOpened::Never);
+    }
+    super::options::careful(s);
     if s.receiving.load(SeqCst) != 0 || s.sending.load(SeqCst) != 0 {
         return Err(NotOpened::NotYet);
     }
@@ -215,17 +220,40 @@ pub fn current(s: &Stream, lane: LaneId) -> bool {
     s.rx.lock().is_some_and(|rx| rx.lane.is_some_and(|l| l.id == lane))
 }
 
+/// As [`give_up_unread`], for callers that cannot wait until each stream is back before the next one starts.
+pub fn start_back(s: &Stream, reason: Reason) {
+    if s.mode() == Mode::Careful {
+        give_up_unread(s, reason);
+    }
+}
+
 /// CLOSE came, or the link is lost: both directions of this end leave the lane.
 pub fn closed(s: &Stream, reason: Reason) {
     s.reason.store(reason as u8, Relaxed);
     if let Some(mut rx) = s.rx.lock() {
         incoming::freeze(s, &mut rx);
     }
-    if let Some(mut tx) = s.tx.lock() {
+    if reason == Reason::LinkLost {
+        // A process that ends closes its link before its TCP sockets. A RESUME to it would only make its kernel answer with a
+        // reset where TCP ends cleanly: wait a moment, unless the program sends something.
+        s.peer_left.store(true, Release);
+        background::doubt(s);
+    } else if let Some(mut tx) = s.tx.lock() {
         outgoing::resume(s, &mut tx, false);
     }
     incoming::settle(s);
     bell::ring_all(s.rx_bells.load(Acquire) | s.tx_bells.load(Acquire));
+}
+
+/// Some time after the link was lost: a peer that still holds the connection gets its RESUME.
+pub fn resolve_doubt(s: &Stream) {
+    const GONE: i16 = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    if s.peer_left.load(Acquire) && sys::poll_now(s.fd(), GONE) & GONE == 0 {
+        if let Some(mut tx) = s.tx.lock() {
+            outgoing::resume(s, &mut tx, false);
+        }
+        incoming::settle(s);
+    }
 }
 
 /// This end wants the stream back on TCP.
@@ -268,12 +296,31 @@ pub fn release_if_done(s: &Stream) {
     if tx.engine.lane_open() || rx.engine.lane_open() || !sender_done || rx.engine.needs_ring() {
         return;
     }
+    let was_granted = tx.lane.is_some();
     (tx.lane, rx.lane, tx.flow, rx.flow) = (None, None, None, None);
     s.view.hide_lane();
     if let Some(link) = crate::link::memory::get(lane.link.index()) {
         link.free_lane(lane.id);
     }
     debug!("stream {}: lane {} released", s.fd(), lane.id.0);
+    if !was_granted {
+        return;
+    }
+    // It may be worth a lane again, after as much as the first time.
+    s.messages.store(0, Relaxed);
+    s.bytes.store(0, Relaxed);
+    s.refusals.store(0, Relaxed);
+    s.asked.store(false, Release);
+    drop((tx, rx));
+    if s.kept.load(Acquire) < 0 {
+        uncareful(s);
+    }
+}
+
+/// A careful stream without a lane, and without a question about one: see [`uncareful`].
+#[inline]
+pub fn idle(s: &Stream) -> bool {
+    s.view.link.load(Acquire) == 0 && !s.asked.load(Acquire)
 }
 
 /// The stream that a link's lane belongs to.

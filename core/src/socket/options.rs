@@ -2,16 +2,15 @@
 
 use super::incoming;
 use super::pin::Pin;
-use super::stream::{self, Mode, Stream, flag};
+use super::stream::{self, Mode, Rx, Stream, flag};
 use crate::calls::Next;
 use crate::stats::Reason;
-use crate::stream::RecvState;
-use crate::sys::{self, set_errno};
+use crate::stream::{RecvState, SendState, TOKEN_LEN};
+use crate::sys;
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, c_void, socklen_t};
 
-/// The stream becomes careful: what the engine has to know of its options, and SO_RCVLOWAT, which would keep a waiter from
-/// seeing control bytes, is ours from now on.
+/// The stream becomes careful: what the engine has to know of its options.
 pub fn careful(s: &Stream) {
     let fd = s.fd();
     if let Ok((on, _)) = sys::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 0i32) {
@@ -22,9 +21,16 @@ pub fn careful(s: &Stream) {
     }
     if let Ok((least, _)) = sys::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1i32)
         && least > 1
-        && sys::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1i32).is_ok()
     {
         s.low_water.store(least as u32, Relaxed);
+    }
+}
+
+/// Control bytes may come: SO_RCVLOWAT, which would keep a waiter from seeing them, is ours alone from now on.
+pub fn relax(s: &Stream) {
+    if s.low_water.load(Relaxed) > 1 {
+        // A socket that is gone has nothing to be seen.
+        let _ = sys::setsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1i32);
     }
 }
 
@@ -40,10 +46,18 @@ pub fn pinned(s: &Stream) {
 /// getsockopt on a tracked descriptor.
 pub fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> Next<c_int> {
     let Some(s) = stream::of(fd).filter(|s| s.mode() == Mode::Careful) else { return Next::Kernel };
-    if (level, name) != (libc::SOL_SOCKET, libc::SO_RCVLOWAT) || value.is_null() || len.is_null() {
+    if level != libc::SOL_SOCKET || value.is_null() || len.is_null() {
         return Next::Kernel;
     }
-    let bytes = s.low_water.load(Relaxed).to_ne_bytes();
+    let number = match name {
+        libc::SO_RCVLOWAT => s.low_water.load(Relaxed) as c_int,
+        libc::SO_ERROR => match error(s) {
+            Some(errno) => errno,
+            None => return Next::Kernel,
+        },
+        _ => return Next::Kernel,
+    };
+    let bytes = number.to_ne_bytes();
     // SAFETY: the program's buffer and its length, neither of them null.
     unsafe {
         let n = (*len as usize).min(bytes.len());
@@ -51,6 +65,27 @@ pub fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len:
         *len = n as socklen_t;
     }
     Next::Return(0)
+}
+
+/// SO_ERROR, once; None: no error that is ours to tell.
+fn error(s: &Stream) -> Option<c_int> {
+    if !s.error_pending() {
+        // What the kernel has is told by recv in its turn: let us be the ones who hear it.
+        if let Some(mut rx) = s.rx.lock() {
+            incoming::pump(s, &mut rx);
+        }
+        incoming::settle(s);
+    }
+    let error = s.take_error();
+    if error.is_some() {
+        return error;
+    }
+    // On TCP proper (no pump there) the kernel tells it, and the engine must not do so again.
+    let errno = sys::getsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0i32).map_or(0, |(e, _)| e);
+    if errno > 0 {
+        s.error_told();
+    }
+    Some(errno)
 }
 
 /// Before setsockopt on a tracked descriptor; Some(pin) means: run it to its end, then the kernel call.
@@ -84,7 +119,9 @@ pub fn after_setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_vo
             // What the kernel made of it (0 means 1), then out of the way again.
             if let Ok((least, _)) = sys::getsockopt(fd, level, name, 1i32) {
                 s.low_water.store(least.max(1) as u32, Relaxed);
-                let _ = sys::setsockopt(fd, level, name, 1i32);
+                if s.view.rx.load(Acquire) != 0 {
+                    relax(s);
+                }
             }
         }
         _ => {}
@@ -110,27 +147,38 @@ pub fn ioctl(fd: c_int, request: u64, arg: *mut c_void) -> Next<c_int> {
     Next::Return(0)
 }
 
-/// Bytes that can be received now; None while only the kernel knows.
-fn unread(s: &Stream) -> Option<u64> {
+/// Bytes that can be received now; None: ask the kernel.
+pub fn unread(s: &Stream) -> Option<u64> {
     let mut rx = s.rx.lock()?;
     if s.view.rx.load(Acquire) & flag::BETWEEN != 0 || rx.lane.is_some_and(|l| l.input.left()) {
         incoming::pump(s, &mut rx);
     }
     let held = rx.engine.pushback().len() as u64 + incoming::available(s, &mut rx);
-    match rx.engine.state() {
-        RecvState::Raw | RecvState::HopSeen if held == 0 => None,
-        _ => Some(held),
-    }
+    Some(held + in_tcp(s, &rx))
 }
 
-/// Bytes that the peer has not taken yet; None while only the kernel knows.
-fn unsent(s: &Stream) -> Option<u64> {
-    if s.view.tx.load(Acquire) & flag::LANE == 0 {
-        return None;
+/// Bytes of the program that TCP holds, and those on the lane behind a token that cannot be read before them.
+pub fn in_tcp(s: &Stream, rx: &Rx) -> u64 {
+    let limit = rx.engine.tcp_limit();
+    if limit == 0 {
+        return 0;
     }
-    let mut tx = s.tx.lock()?;
-    super::outgoing::room(s, &mut tx);
-    Some(tx.engine.position() - tx.engine.consumed())
+    // No number, no bytes: the socket is gone.
+    let queued = sys::ioctl_int(s.fd(), libc::FIONREAD).map_or(0, |n| n.max(0) as u64);
+    let behind = match (&rx.lane, rx.engine.state()) {
+        (Some(lane), RecvState::HopSeen) if queued >= limit.saturating_add(TOKEN_LEN as u64) => {
+            let read = rx.engine.position() + rx.engine.pushback().len() as u64;
+            lane.input.published().saturating_sub(read.get() + limit).min(lane.input.0.size())
+        }
+        _ => 0,
+    };
+    queued.min(limit) + behind
+}
+
+/// Bytes that have not reached the peer's host yet; None while only the kernel knows. What is in a memory link's ring is
+/// there: TCP too counts what is unacknowledged by the peer's kernel, not what its program has not read.
+fn unsent(s: &Stream) -> Option<u64> {
+    (s.view.tx.load(Acquire) & flag::LANE != 0).then_some(0)
 }
 
 /// ioctl on a tracked descriptor succeeded in the kernel.
@@ -178,21 +226,23 @@ pub fn shutdown(fd: c_int, how: c_int) -> Next<c_int> {
     if how != libc::SHUT_RD
         && let Some(mut tx) = s.tx.lock()
     {
-        // A lost FIN is found by the flush that follows, here or in the background.
-        super::outgoing::resume(s, &mut tx, true);
+        if tx.engine.state() == SendState::Lane {
+            super::outgoing::resume(s, &mut tx, true);
+        } else {
+            // Nothing to come back from: the other direction may stay on its lane.
+            tx.engine.shutdown();
+        }
         super::outgoing::flush(s, &mut tx);
+        super::outgoing::refresh(s, &tx);
     }
-    if how != libc::SHUT_WR {
-        let result = sys::shutdown(fd, libc::SHUT_RD);
-        if let Err(e) = result {
-            set_errno(e.0);
-            return Next::Return(-1);
-        }
-        if let Some(mut rx) = s.rx.lock() {
-            // Linux: what is there may still be read, then comes the end; what comes later is dropped when nobody reads it.
-            rx.engine.shut();
-            incoming::refresh(s, &rx);
-        }
+    if how != libc::SHUT_WR
+        && let Some(mut rx) = s.rx.lock()
+    {
+        // Linux: what is there may still be read, then comes the end. The kernel is told when it has no control bytes for us
+        // any more.
+        rx.engine.shut();
+        s.shut_receive.store(true, Release);
+        incoming::pump(s, &mut rx);
     }
     incoming::settle(s);
     crate::link::bell::ring_all(s.rx_bells.load(Acquire) | s.tx_bells.load(Acquire));

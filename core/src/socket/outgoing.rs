@@ -1,9 +1,10 @@
 //! The sending direction under its lock: control bytes and resends to TCP, the hop, the way back.
 
 use super::stream::{Mode, NOTHING, Stream, Tx, flag};
-use crate::link::bell;
+use crate::link::{Link, bell, memory};
 use crate::log::debug;
 use crate::policy;
+use crate::process::background;
 use crate::readiness;
 use crate::stats::{self, Direction, LinkKind, Reason};
 use crate::stream::Message;
@@ -45,7 +46,10 @@ pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
         match sent {
             Ok(_) | Err(Errno(libc::EINTR)) => {}
             Err(Errno(libc::EAGAIN)) => break false,
-            Err(_) => {
+            Err(e) => {
+                if e.0 != libc::EPIPE {
+                    s.note_error(e.0);
+                }
                 tx.engine.reset();
                 break true;
             }
@@ -66,6 +70,14 @@ pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
     refresh(s, tx);
     super::watch::update_with(s, !done);
     done
+}
+
+/// Makes the kernel's send buffer large enough for what is left in the ring; its bookkeeping takes about as much again. Only for
+/// a socket that the program has closed, whose SO_SNDBUF nobody asks for any more.
+pub fn widen(s: &Stream, tx: &Tx) -> bool {
+    let range = tx.engine.resend();
+    let left = (range.end - range.start).min(1 << 28) as i32;
+    sys::setsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, left.saturating_mul(2).max(64 << 10)).is_ok()
 }
 
 /// Goes back to TCP with this direction (H38: also when the other one did), and starts writing what is owed.
@@ -92,8 +104,31 @@ pub fn resume(s: &Stream, tx: &mut Tx, fin: bool) {
     }
 }
 
+/// The link is lost and the program sends: a peer that has closed the connection needs no RESUME, which would only bring a reset
+/// before the program's own bytes do.
+pub fn after_link(s: &Stream, tx: &mut Tx) {
+    const GONE: i16 = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    if sys::poll_now(s.fd(), GONE) & GONE == 0 {
+        resume(s, tx, false);
+        return;
+    }
+    tx.engine.peer_is_gone();
+    refresh(s, tx);
+}
+
 /// Looks after the sending direction when the receiving one, the link or TCP gave a reason to.
 pub fn look(s: &Stream) {
+    if let Some(link) = (s.view.link.load(Acquire) as usize).checked_sub(1).and_then(memory::get) {
+        // Is there still somebody to go back with? What the link has to say comes first, and before any lock.
+        link.read();
+        if link.lost() {
+            s.view.tx.fetch_and(!flag::LOOK, AcqRel);
+            s.peer_left.store(true, Release);
+            background::doubt(s);
+            bell::ring_all(s.tx_bells.load(Acquire));
+            return;
+        }
+    }
     let Some(mut tx) = s.tx.lock() else { return };
     s.view.tx.fetch_and(!flag::LOOK, AcqRel);
     if s.mode() != Mode::Careful {

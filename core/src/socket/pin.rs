@@ -16,6 +16,9 @@ use libc::{c_int, pollfd};
 /// an error, never silence.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
+/// How long is waited for the peer's resent bytes to be in our kernel, in nanoseconds.
+const FILL_NS: u64 = 200_000_000;
+
 /// A hop back in progress.
 pub struct Pin {
     id: Option<StreamId>,
@@ -23,6 +26,7 @@ pub struct Pin {
     /// What the stream becomes at the end.
     then: Mode,
     started: Option<u64>,
+    filling_since: Option<u64>,
 }
 
 impl Pin {
@@ -33,12 +37,12 @@ impl Pin {
 
     /// As [`Pin::new`], for a reason that the statistics will show.
     pub fn because(fd: c_int, reason: Reason) -> Self {
-        Pin { id: stream::of(fd).map(Stream::id), reason, then: Mode::Pinned, started: None }
+        Pin { id: stream::of(fd).map(Stream::id), reason, then: Mode::Pinned, started: None, filling_since: None }
     }
 
     /// For a stream that is at hand.
     pub fn stream(s: &Stream, reason: Reason) -> Self {
-        Pin { id: Some(s.id()), reason, then: Mode::Pinned, started: None }
+        Pin { id: Some(s.id()), reason, then: Mode::Pinned, started: None, filling_since: None }
     }
 
     /// What to do now. `Next::Kernel` means: it is on TCP.
@@ -63,6 +67,12 @@ impl Pin {
         now - *self.started.get_or_insert(now) > PATIENCE_NS
     }
 
+    /// The socket's receive buffer may be too small for all that comes again.
+    fn slow_to_fill(&mut self) -> bool {
+        let now = sys::now();
+        now - *self.filling_since.get_or_insert(now) > FILL_NS
+    }
+
     fn back(&mut self, s: &'static Stream) -> Next<c_int> {
         if self.started.is_none() {
             debug!("stream {}: going back to TCP for good ({})", s.fd(), self.reason.name());
@@ -70,6 +80,7 @@ impl Pin {
         }
         let late = self.late();
         let mut events = 0;
+        let mut filling = false;
         if let Some(mut tx) = s.tx.lock()
             && !outgoing::flush(s, &mut tx)
         {
@@ -78,11 +89,20 @@ impl Pin {
         if let Some(mut rx) = s.rx.lock() {
             incoming::pump(s, &mut rx);
             let ended = matches!(rx.engine.state(), RecvState::Eof | RecvState::Dead);
-            if !rx.engine.hopped_back() && !ended {
-                events |= libc::POLLIN;
+            match rx.engine.raw_with_floor() {
+                _ if ended => {}
+                None => events |= libc::POLLIN,
+                // What comes again on TCP should be here before the kernel serves it: an end before that would look clean.
+                Some(floor) => {
+                    let there = sys::ioctl_int(s.fd(), libc::FIONREAD).unwrap_or(0) as u64;
+                    filling = rx.engine.position() + there < floor && !self.slow_to_fill();
+                }
             }
         }
         incoming::settle(s);
+        if filling && events == 0 && !late {
+            return wait(-1, 0, 1_000_000);
+        }
         if events == 0 {
             lanes::release_if_done(s);
             s.stays_on_tcp(self.reason);
@@ -138,9 +158,12 @@ fn wait(fd: c_int, events: i16, ns: u64) -> Next<c_int> {
     Next::Wait(Wait { fds: [pollfd { fd, events, revents: 0 }, UNUSED, UNUSED], count: 1, timeout: Some(sys::span(ns)) })
 }
 
-/// Before any exec: every hopped stream that survives it (no CLOEXEC) is hopped back.
+/// Before any exec, and before daemon(): streams that survive it hop back.
 pub struct BeforeExec {
     next: i32,
+    begun: bool,
+    /// Also those that exec closes.
+    all: bool,
     current: Option<Pin>,
 }
 
@@ -151,13 +174,34 @@ impl Default for BeforeExec {
 }
 
 impl BeforeExec {
-    /// Before execve and kin, in the calling process.
+    /// Before execve and kin, in the calling process: streams without close-on-exec.
     pub fn new() -> Self {
-        BeforeExec { next: 0, current: None }
+        BeforeExec { next: 0, begun: false, all: false, current: None }
+    }
+
+    /// Before daemon(3), whose parent ends without a word to us.
+    pub fn daemon() -> Self {
+        BeforeExec { all: true, ..Self::new() }
+    }
+
+    fn survives(&self, fd: i32) -> bool {
+        stream::of(fd).is_some_and(|s| matches!(s.mode(), Mode::Careful | Mode::Foreign))
+            && (self.all || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|f| f & libc::FD_CLOEXEC as usize == 0))
     }
 
     /// What to do now. `Next::Kernel` means: go on.
     pub fn step(&mut self) -> Next<c_int> {
+        if !self.begun {
+            self.begun = true;
+            // All at once: two ends of one connection in this process wait for each other.
+            for (fd, _) in crate::table::entries(0, u32::MAX) {
+                if self.survives(fd)
+                    && let Some(s) = stream::of(fd)
+                {
+                    lanes::start_back(s, Reason::PinnedExec);
+                }
+            }
+        }
         loop {
             if let Some(pin) = &mut self.current {
                 if let Next::Wait(w) = pin.step() {
@@ -165,10 +209,7 @@ impl BeforeExec {
                 }
                 self.current = None;
             }
-            let found = crate::table::entries(self.next as u32, u32::MAX).find(|(fd, _)| {
-                stream::of(*fd).is_some_and(|s| matches!(s.mode(), Mode::Careful | Mode::Foreign))
-                    && sys::fcntl(*fd, libc::F_GETFD, 0).is_ok_and(|f| f & libc::FD_CLOEXEC as usize == 0)
-            });
+            let found = crate::table::entries(self.next as u32, u32::MAX).find(|(fd, _)| self.survives(*fd));
             let Some((fd, _)) = found else { return Next::Kernel };
             self.next = fd + 1;
             self.current = Some(Pin::because(fd, Reason::PinnedExec));

@@ -15,6 +15,8 @@ use crate::sys::{self, Errno, set_errno};
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, iovec, msghdr, ssize_t};
 
+const SIOCATMARK: u64 = 0x8905;
+
 /// A receive in progress.
 pub struct Receive {
     fd: c_int,
@@ -27,8 +29,8 @@ pub struct Receive {
 }
 
 enum Got {
-    /// That many bytes more.
-    Bytes(usize),
+    /// That many bytes more; true: those behind them come from another carrier, which may have them already.
+    Bytes(usize, bool),
     /// The end of the direction.
     End,
     /// The call fails with this.
@@ -37,12 +39,21 @@ enum Got {
     Nothing(From),
     /// Look again.
     Again,
+    /// Only the kernel can do it: a look at bytes of several carriers.
+    Pin,
 }
 
 #[derive(Clone, Copy)]
 enum From {
     Tcp,
-    Lane(Lane),
+    /// From there on, not before the lane has more than up to this position.
+    Lane(Lane, u64),
+}
+
+/// What a wait for several bytes can wait for in a ring of `size` bytes: a peer that polls for room stops when less than a
+/// quarter is free.
+pub fn most(size: u64) -> u64 {
+    size - size / 4
 }
 
 impl Receive {
@@ -62,15 +73,19 @@ impl Receive {
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
-        let Some(s) = stream::of(self.fd) else { return Next::Kernel };
+        let Some(s) = stream::of(self.fd) else {
+            return if self.done > 0 { self.finish(self.done as ssize_t) } else { Next::Kernel };
+        };
         match s.mode() {
+            Mode::Careful => self.careful(s),
+            // The program's call is half done: the kernel must not do it from the start.
+            _ if self.done > 0 => self.rest(s),
             Mode::Plain => {
                 if let Some(counted) = InFlight::receive(s) {
                     return Next::Counted(counted);
                 }
                 self.step()
             }
-            Mode::Careful => self.careful(s),
             Mode::Foreign => self.pinned(s),
             Mode::Free | Mode::Fresh | Mode::Listener | Mode::Pinned => Next::Kernel,
         }
@@ -100,38 +115,41 @@ impl Receive {
         // A null iovec list or message: the kernel knows the right error.
         let Some(mut cursor) = self.cursor else { return Next::Kernel };
         let wanted = cursor.left();
-        if wanted == 0 && self.done == 0 {
-            return Next::Kernel;
-        }
         let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
         let peek = self.flags & libc::MSG_PEEK != 0;
-        let all = self.flags & libc::MSG_WAITALL != 0;
+        // Who does not wait takes what is there (tcp_recvmsg).
+        let all = self.flags & libc::MSG_WAITALL != 0 && blocking;
         // SO_RCVLOWAT as the program set it; recv waits for that much, unless it wants less (socket(7)).
-        let least = if all { wanted } else { wanted.min(s.low_water.load(Relaxed) as usize) };
+        let least = if !blocking { 0 } else if all { wanted } else { wanted.min(s.low_water.load(Relaxed) as usize) };
         loop {
             match self.attempt(s, &mut cursor, peek, least) {
-                Got::Bytes(n) => {
+                Got::Bytes(n, more) => {
                     self.done += n;
                     if !peek {
                         self.cursor = Some(cursor);
                     }
-                    if cursor.left() == 0 || peek || !all && self.done >= least {
+                    if cursor.left() == 0 || peek || !more && !all && self.done >= least {
                         return self.finish(self.done as ssize_t);
                     }
                 }
                 Got::Again => {
                     if s.mode() != Mode::Careful {
-                        return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.step() };
+                        return self.step();
                     }
                 }
+                Got::Pin if self.done > 0 => return self.finish(self.done as ssize_t),
+                Got::Pin => return self.pinned(s),
                 Got::End => return self.finish(self.done as ssize_t),
                 Got::Failed(_) if self.done > 0 => return self.finish(self.done as ssize_t),
                 Got::Failed(errno) => return self.fail(errno),
+                Got::Nothing(_) if self.done > 0 && !all && self.done >= least => {
+                    return self.finish(self.done as ssize_t);
+                }
                 Got::Nothing(from) => {
                     if !blocking {
                         return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EAGAIN) };
                     }
-                    match self.block(s, from) {
+                    match self.block(s, from, cursor.left()) {
                         Some(next) => return next,
                         None => continue,
                     }
@@ -140,8 +158,50 @@ impl Receive {
         }
     }
 
+    /// The stream went back to TCP in the middle of a call that waits for more: receives the rest there.
+    fn rest(&mut self, s: &'static Stream) -> Next<ssize_t> {
+        let Some(mut cursor) = self.cursor else { return self.finish(self.done as ssize_t) };
+        let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
+        let all = self.flags & libc::MSG_WAITALL != 0 && blocking;
+        loop {
+            // An error is the next call's to report, so the kernel must not tell us.
+            let broken = sys::poll_now(s.fd(), 0) & libc::POLLERR != 0;
+            if cursor.left() == 0 || !all || broken {
+                return self.finish(self.done as ssize_t);
+            }
+            let counted = InFlight::receive(s);
+            match s.mode() {
+                Mode::Plain if counted.is_none() => continue,
+                Mode::Plain | Mode::Pinned => {}
+                _ => return self.finish(self.done as ssize_t),
+            }
+            let mut window = iov::EMPTY;
+            let count = cursor.window(&mut window, usize::MAX);
+            let mut message = sys::msg(window.as_mut_ptr(), count);
+            match sys::recvmsg(s.fd(), &mut message, (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT) {
+                Ok(0) => return self.finish(self.done as ssize_t),
+                Ok(n) => {
+                    if let Some(counted) = counted {
+                        counted.finish(n as ssize_t);
+                    }
+                    self.done += n;
+                    cursor.advance(n);
+                    self.cursor = Some(cursor);
+                }
+                Err(Errno(libc::EINTR)) => {}
+                Err(Errno(libc::EAGAIN)) => {
+                    drop(counted);
+                    if let Some(next) = self.block(s, From::Tcp, cursor.left()) {
+                        return next;
+                    }
+                }
+                Err(_) => return self.finish(self.done as ssize_t),
+            }
+        }
+    }
+
     /// Nothing is there and the call blocks: spin, then sleep. None: look again.
-    fn block(&mut self, s: &'static Stream, from: From) -> Option<Next<ssize_t>> {
+    fn block(&mut self, s: &'static Stream, from: From, wanted: usize) -> Option<Next<ssize_t>> {
         let sleep = self.sleep.get_or_insert_with(|| Sleep::new(s, For::Receive));
         if sleep.interrupted() {
             return Some(if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EINTR) });
@@ -150,16 +210,19 @@ impl Receive {
             return Some(if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EAGAIN) });
         }
         let lane = match from {
-            From::Lane(lane) => Some(lane),
+            From::Lane(lane, seen) => Some((lane, seen)),
             From::Tcp => None,
         };
         if sleep.armed() {
             return Some(Next::Wait(sleep.wait(libc::POLLIN | libc::POLLRDHUP)));
         }
-        if let Some(lane) = lane {
-            let position = s.view.rx_position.load(Relaxed);
+        if lane.is_none() && wanted < s.low_water.load(Relaxed) as usize {
+            // The kernel would wake us for more only.
+            super::options::relax(s);
+        }
+        if let Some((lane, seen)) = lane {
             let news = || {
-                lane.input.published() > position
+                lane.input.published() > seen
                     || lane.input.left()
                     || s.view.rx.load(Acquire) & (flag::LOOK | flag::LANE) != flag::LANE
             };
@@ -167,9 +230,11 @@ impl Receive {
                 return None;
             }
         }
-        if !sleep.arm(lane) {
+        if !sleep.arm(lane.map(|(lane, _)| lane)) {
             crate::log::warn!("stream {}: no doorbell left, going back to TCP", self.fd);
             super::lanes::give_up(s, crate::stats::Reason::NoMemory);
+            // What the peer then does arrives on TCP.
+            return Some(Next::Wait(sleep.wait(libc::POLLIN | libc::POLLRDHUP)));
         }
         // With the bell armed, look at everything once more.
         None
@@ -188,6 +253,9 @@ impl Receive {
         if s.view.tx.load(Acquire) & flag::LOOK != 0 {
             incoming::settle(s);
         }
+        if super::lanes::idle(s) {
+            super::lanes::uncareful(s);
+        }
         got
     }
 
@@ -198,33 +266,67 @@ impl Receive {
             let available = incoming::available(s, rx);
             if available > 0 {
                 let need = least.saturating_sub(self.done) as u64;
-                if available < need && !rx.engine.finished() && !looked && self.flags & libc::MSG_WAITALL == 0 {
-                    return self.nothing(rx);
+                let whole = peek || self.flags & libc::MSG_WAITALL == 0;
+                if available < need && whole && !rx.engine.finished() && rx.engine.lane_open() {
+                    if !looked {
+                        looked = true;
+                        incoming::pump(s, rx);
+                        continue;
+                    }
+                    match rx.lane {
+                        Some(lane) if available < most(lane.input.0.size()) => {
+                            return Got::Nothing(From::Lane(lane, rx.engine.position().get() + available));
+                        }
+                        _ if peek => return Got::Pin,
+                        _ => {}
+                    }
                 }
-                return Got::Bytes(take_from_lane(s, rx, cursor, available, peek, discard));
+                let n = take_from_lane(s, rx, cursor, available, peek, discard);
+                return Got::Bytes(n, !rx.engine.lane_open());
             }
             let back = rx.engine.pushback();
             if !back.is_empty() {
-                let n = if discard { back.len().min(cursor.left()) } else { cursor.fill(back) };
+                let mut n = if discard {
+                    let n = back.len().min(cursor.left());
+                    cursor.advance(n);
+                    n
+                } else {
+                    cursor.fill(back)
+                };
                 if !peek {
                     rx.engine.take_pushback(n);
+                } else {
+                    if cursor.left() > 0 && rx.engine.state() == RecvState::Raw {
+                        let mut window = iov::EMPTY;
+                        let count = cursor.window(&mut window, usize::MAX);
+                        let mut message = sys::msg(window.as_mut_ptr(), count);
+                        // An error or end is told when it is the next thing to tell.
+                        let more = sys::recvmsg(s.fd(), &mut message, libc::MSG_PEEK | libc::MSG_DONTWAIT).unwrap_or(0);
+                        cursor.advance(more);
+                        n += more;
+                    }
+                    if n < least {
+                        return Got::Pin;
+                    }
                 }
                 incoming::refresh(s, rx);
-                return Got::Bytes(n);
+                return Got::Bytes(n, true);
             }
             if rx.engine.at_eof() {
                 incoming::refresh(s, rx);
                 return Got::End;
             }
-            if rx.engine.take_reset() {
+            if rx.engine.reset_due() || rx.engine.reset_taken() {
+                if self.done > 0 {
+                    return Got::End;
+                }
+                rx.engine.take_reset();
+                let told = s.take_error();
                 incoming::refresh(s, rx);
-                return Got::Failed(libc::ECONNRESET);
-            }
-            if rx.engine.reset_taken() {
-                return Got::End;
+                return told.map_or(Got::End, Got::Failed);
             }
             match rx.engine.tcp_read() {
-                TcpRead::Data { max } => return self.from_tcp(s, rx, cursor, max),
+                TcpRead::Data { max } => return self.from_tcp(s, rx, cursor, max, least),
                 TcpRead::Control { .. } | TcpRead::Skip { .. } => {
                     let lane = s.view.rx.load(Acquire) & (flag::LANE | flag::LOOK) == flag::LANE;
                     let left = rx.lane.as_ref().is_some_and(|l| l.input.left());
@@ -245,36 +347,65 @@ impl Receive {
 
     fn nothing(&self, rx: &Rx) -> Got {
         match (rx.engine.tcp_read(), rx.lane) {
-            (TcpRead::Control { .. }, Some(lane)) if rx.engine.state() == RecvState::Lane => Got::Nothing(From::Lane(lane)),
+            (TcpRead::Control { .. }, Some(lane)) if rx.engine.state() == RecvState::Lane => {
+                Got::Nothing(From::Lane(lane, rx.engine.position().get()))
+            }
             _ => Got::Nothing(From::Tcp),
         }
     }
 
-    fn from_tcp(&mut self, s: &Stream, rx: &mut Rx, cursor: &mut Cursor, max: u64) -> Got {
+    fn from_tcp(&mut self, s: &Stream, rx: &mut Rx, cursor: &mut Cursor, max: u64, least: usize) -> Got {
         let mut window = iov::EMPTY;
         let count = cursor.window(&mut window, usize::try_from(max).unwrap_or(usize::MAX));
         let mut message = sys::msg(window.as_mut_ptr(), count);
         let flags = (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT;
+        if count == 0 {
+            return self.nothing_wanted(s, rx);
+        }
+        if self.done > 0 && sys::ioctl_int(s.fd(), SIOCATMARK).is_ok_and(|at| at == 1) {
+            // Bytes in front of the urgent mark and behind it never come together (tcp(7)).
+            return Got::End;
+        }
+        let peek = self.flags & libc::MSG_PEEK != 0;
         match sys::recvmsg(s.fd(), &mut message, flags) {
             Ok(0) => {
                 incoming::tcp_ended(s, rx);
                 Got::Again
             }
+            Ok(n) if peek && n < least => Got::Pin,
             Ok(n) => {
-                if self.flags & libc::MSG_PEEK == 0 {
+                if !peek {
                     rx.engine.tcp_data(n as u64);
                     s.view.rx_position.store(rx.engine.position().get(), Relaxed);
                 }
                 cursor.advance(n);
-                Got::Bytes(n)
+                Got::Bytes(n, n as u64 == max)
             }
             Err(Errno(libc::EAGAIN)) => Got::Nothing(From::Tcp),
-            Err(Errno(libc::EINTR)) => Got::Again,
-            Err(Errno(libc::ECONNRESET)) => {
-                rx.engine.tcp_reset();
+            Err(e) => self.tcp_failed(s, rx, e),
+        }
+    }
+
+    /// recv with a length of 0 waits as any other, then takes nothing (tcp_recvmsg). The kernel's own answer to one would not
+    /// tell an end from data.
+    fn nothing_wanted(&self, s: &Stream, rx: &mut Rx) -> Got {
+        let mut byte = [0u8];
+        match sys::recv(s.fd(), &mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+            Ok(0) => {
+                incoming::tcp_ended(s, rx);
                 Got::Again
             }
-            Err(Errno(e)) => Got::Failed(e),
+            Ok(_) => Got::Bytes(0, false),
+            Err(Errno(libc::EAGAIN)) => Got::Nothing(From::Tcp),
+            Err(e) => self.tcp_failed(s, rx, e),
+        }
+    }
+
+    fn tcp_failed(&self, s: &Stream, rx: &mut Rx, e: Errno) -> Got {
+        match e {
+            Errno(libc::EINTR) => Got::Again,
+            e if incoming::failed(s, rx, e) => Got::Again,
+            Errno(e) => Got::Failed(e),
         }
     }
 

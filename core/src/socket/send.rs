@@ -15,6 +15,10 @@ use crate::sys::{self, Errno, set_errno};
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, iovec, msghdr, ssize_t};
 
+/// How long a blocked send finds the ring full before the stream goes back to TCP, in nanoseconds. TCP's buffers grow to
+/// megabytes; a program that writes so much before it reads must not wait for ever because a ring is smaller.
+const STALL_NS: u64 = 100_000_000;
+
 /// A send in progress.
 pub struct Transmit {
     fd: c_int,
@@ -24,6 +28,8 @@ pub struct Transmit {
     done: usize,
     sleep: Option<Sleep>,
     pin: Option<super::pin::Pin>,
+    /// The peer's cursor when the ring was found full, and since when.
+    stuck: Option<(u64, u64)>,
 }
 
 enum Put {
@@ -42,7 +48,7 @@ impl Transmit {
     pub fn new(fd: c_int, iov: *const iovec, count: usize, flags: c_int) -> Self {
         // SAFETY: the exported function's caller vouches for its buffers as long as the call lasts.
         let cursor = unsafe { Cursor::new(iov, count) };
-        Transmit { fd, flags, cursor: Some(cursor), control: false, done: 0, sleep: None, pin: None }
+        Transmit { fd, flags, cursor: Some(cursor), control: false, done: 0, sleep: None, pin: None, stuck: None }
     }
 
     /// For sendmsg.
@@ -51,20 +57,24 @@ impl Transmit {
         let cursor = unsafe { iov::of_message(msg) };
         // SAFETY: as above; null was sorted out.
         let control = cursor.is_some() && unsafe { (*msg).msg_controllen } > 0;
-        Transmit { fd, flags, cursor, control, done: 0, sleep: None, pin: None }
+        Transmit { fd, flags, cursor, control, done: 0, sleep: None, pin: None, stuck: None }
     }
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
-        let Some(s) = stream::of(self.fd) else { return Next::Kernel };
+        let Some(s) = stream::of(self.fd) else {
+            return if self.done > 0 { Next::Return(self.done as ssize_t) } else { Next::Kernel };
+        };
         match s.mode() {
+            Mode::Careful => self.careful(s),
+            // The program's call is half done: the kernel must not do it from the start.
+            _ if self.done > 0 => self.rest(s),
             Mode::Plain => {
                 if let Some(counted) = InFlight::send(s) {
                     return Next::Counted(counted);
                 }
                 self.step()
             }
-            Mode::Careful => self.careful(s),
             Mode::Foreign => self.pinned(s),
             Mode::Fresh if self.flags & libc::MSG_FASTOPEN != 0 => {
                 s.connector.store(true, Relaxed);
@@ -126,12 +136,19 @@ impl Transmit {
                 }
                 Put::Again => {
                     if s.mode() != Mode::Careful {
-                        return if self.done > 0 { Next::Return(self.done as ssize_t) } else { self.step() };
+                        return self.step();
                     }
                 }
                 Put::Kernel if self.done == 0 => return Next::Kernel,
                 Put::Kernel => return Next::Return(self.done as ssize_t),
                 Put::Ended => {
+                    if self.done == 0 {
+                        // Whoever has heard of a reset from the kernel notes it under this lock.
+                        drop(s.rx.lock());
+                        if let Some(errno) = s.take_error().filter(|e| *e != libc::EPIPE) {
+                            return self.so_far(errno);
+                        }
+                    }
                     if self.done == 0 && self.flags & libc::MSG_NOSIGNAL == 0 {
                         sys::raise(libc::SIGPIPE);
                     }
@@ -146,6 +163,45 @@ impl Transmit {
                         return next;
                     }
                 }
+            }
+        }
+    }
+
+    /// The stream went back to TCP in the middle of a call: sends what is left of it there.
+    fn rest(&mut self, s: &'static Stream) -> Next<ssize_t> {
+        let Some(mut cursor) = self.cursor else { return self.so_far(0) };
+        let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
+        loop {
+            // An error is the next call's to report, so the kernel must not tell us.
+            if cursor.left() == 0 || sys::poll_now(s.fd(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
+                return self.so_far(0);
+            }
+            let counted = InFlight::send(s);
+            match s.mode() {
+                Mode::Plain if counted.is_none() => continue,
+                Mode::Plain | Mode::Pinned => {}
+                _ => return self.so_far(0),
+            }
+            let mut window = iov::EMPTY;
+            let count = cursor.window(&mut window, usize::MAX);
+            let message = sys::msg(window.as_mut_ptr(), count);
+            match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+                Ok(n) => {
+                    if let Some(counted) = counted {
+                        counted.finish(n as ssize_t);
+                    }
+                    self.done += n;
+                    cursor.advance(n);
+                    self.cursor = Some(cursor);
+                }
+                Err(Errno(libc::EINTR)) => {}
+                Err(Errno(libc::EAGAIN)) if blocking => {
+                    drop(counted);
+                    if let Some(next) = self.block(s, None) {
+                        return next;
+                    }
+                }
+                Err(_) => return self.so_far(0),
             }
         }
     }
@@ -167,8 +223,21 @@ impl Transmit {
             return Some(self.so_far(libc::EAGAIN));
         }
         let Some(lane) = lane else { return Some(Next::Wait(sleep.wait(libc::POLLOUT))) };
+        let consumed = lane.out.consumed();
+        let now = sys::now();
+        match self.stuck {
+            Some((at, since)) if at == consumed => {
+                if now - since > STALL_NS {
+                    self.stuck = None;
+                    sleep.stop();
+                    super::lanes::give_up(s, crate::stats::Reason::Stalled);
+                    return None;
+                }
+            }
+            _ => self.stuck = Some((consumed, now)),
+        }
         if sleep.armed() {
-            return Some(Next::Wait(sleep.wait(libc::POLLRDHUP)));
+            return Some(Next::Wait(sleep.wait_at_most(libc::POLLRDHUP, STALL_NS)));
         }
         let full_at = s.view.tx_position.load(Relaxed).saturating_sub(lane.out.0.size());
         let news = || {
@@ -192,6 +261,9 @@ impl Transmit {
         let Some(mut tx) = s.tx.lock() else { return Put::Failed(libc::EAGAIN) };
         if s.mode() != Mode::Careful {
             return Put::Again;
+        }
+        if s.peer_left.load(Acquire) && tx.engine.state() == SendState::Lane {
+            outgoing::after_link(s, &mut tx);
         }
         let put = self.attempt_locked(s, &mut tx, cursor);
         let kick = tx.engine.state() == SendState::Tcp && tx.lane.is_some() && !tx.engine.lane_open();
@@ -219,6 +291,8 @@ impl Transmit {
                         (n, _) => Put::Bytes(n),
                     };
                 }
+                // The kernel's error, if it is not ours to report; then EPIPE.
+                SendState::Dead if s.error_pending() => return Put::Ended,
                 SendState::Dead => return Put::Kernel,
                 SendState::TokenOut | SendState::Resuming | SendState::HopSent => {
                     if !outgoing::flush(s, tx) {
@@ -249,7 +323,7 @@ impl Transmit {
         let mut window = iov::EMPTY;
         let count = cursor.window(&mut window, usize::MAX);
         let message = sys::msg(window.as_mut_ptr(), count);
-        match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT) {
+        match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
             Ok(n) => {
                 tx.engine.wrote_tcp(n as u64);
                 s.view.tx_position.store(tx.engine.position().get(), Relaxed);
@@ -265,7 +339,16 @@ impl Transmit {
             }
             Err(Errno(libc::EAGAIN)) => Put::Full(None),
             Err(Errno(libc::EINTR)) => Put::Again,
-            Err(Errno(e)) => Put::Failed(e),
+            Err(Errno(libc::EPIPE)) => Put::Ended,
+            Err(Errno(e)) => {
+                if self.done > 0 {
+                    // The call returns what it has done; the next one tells (sk_stream_error leaves sk_err alone).
+                    s.note_error(e);
+                } else if e == libc::ECONNRESET {
+                    s.error_told();
+                }
+                Put::Failed(e)
+            }
         }
     }
 }

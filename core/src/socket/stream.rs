@@ -147,6 +147,10 @@ pub struct Stream {
     pub low_water: AtomicU32,
     /// Which descriptor is the background thread's own duplicate, or -1.
     pub kept: AtomicI32,
+    /// Until when the duplicate is kept (CLOCK_MONOTONIC, ns).
+    pub keep_until: AtomicU64,
+    /// shutdown(SHUT_RD) is due in the kernel once no control bytes are awaited any more.
+    pub shut_receive: AtomicBool,
     /// Kernel calls in flight, receiving and sending.
     pub receiving: AtomicU32,
     /// See `receiving`.
@@ -163,8 +167,12 @@ pub struct Stream {
     pub refusals: AtomicU32,
     /// When TCP ended without a RESUME before it (CLOCK_MONOTONIC, ns), 0: it did not.
     pub ended_at: AtomicU64,
+    /// The link ended because the peer closed everything: go back to TCP with the next send.
+    pub peer_left: AtomicBool,
     /// It existed when this process forked: its descriptors may be used elsewhere too.
     pub shared: AtomicBool,
+    /// What the kernel's sk_err would be: the errno that the next call reports, once. 0: none yet; negative: it was reported.
+    error: AtomicI32,
     /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
     pub answer: AtomicU64,
     /// The sending direction.
@@ -299,6 +307,8 @@ impl Stream {
             connector: AtomicBool::new(false),
             low_water: AtomicU32::new(1),
             kept: AtomicI32::new(-1),
+            keep_until: AtomicU64::new(0),
+            shut_receive: AtomicBool::new(false),
             receiving: AtomicU32::new(0),
             sending: AtomicU32::new(0),
             polling: AtomicU32::new(0),
@@ -307,7 +317,9 @@ impl Stream {
             asked: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
             ended_at: AtomicU64::new(0),
+            peer_left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            error: AtomicI32::new(0),
             answer: AtomicU64::new(0),
             tx: Lock::new(Tx::new()),
             rx: Lock::new(Rx::new()),
@@ -368,8 +380,11 @@ impl Stream {
         self.asked.store(false, Relaxed);
         self.refusals.store(0, Relaxed);
         self.ended_at.store(0, Relaxed);
+        self.peer_left.store(false, Relaxed);
         self.shared.store(false, Relaxed);
         self.kept.store(-1, Relaxed);
+        self.shut_receive.store(false, Relaxed);
+        self.error.store(0, Relaxed);
         self.answer.store(0, Relaxed);
         self.low_water.store(1, Relaxed);
         self.rx_bells.store(0, Relaxed);
@@ -482,10 +497,30 @@ impl Stream {
         self.with_record(|slot| stats::stays_on_tcp(slot, reason));
     }
 
+    /// The connection broke with `errno`, of which the kernel has told us and will tell nobody else. The first one counts.
+    pub fn note_error(&self, errno: i32) {
+        let _ = self.error.compare_exchange(0, errno, AcqRel, Relaxed);
+    }
+
+    /// The program has learned from the kernel that the connection broke.
+    pub fn error_told(&self) {
+        self.error.store(-1, Release);
+    }
+
+    /// Whether an errno is to be reported.
+    pub fn error_pending(&self) -> bool {
+        self.error.load(Acquire) > 0
+    }
+
+    /// The errno to be reported; once.
+    pub fn take_error(&self) -> Option<i32> {
+        self.error.fetch_update(AcqRel, Acquire, |e| (e > 0).then_some(-1)).ok()
+    }
+
     /// A bell for a thread that wants to sleep until something can be received or sent.
     pub fn take_bell(&self, hint: &AtomicU8) -> Option<Bell> {
         let before = hint.load(Relaxed);
-        let bell = Bell::take(before.checked_sub(1).and_then(Bell::from_index))?;
+        let bell = Bell::take_to_sleep(before.checked_sub(1).and_then(Bell::from_index))?;
         hint.store(bell.index() as u8 + 1, Relaxed);
         Some(bell)
     }

@@ -61,15 +61,20 @@ impl Sleep {
     /// more after it, then sleeps. False: no bell is to be had.
     pub fn arm(&mut self, lane: Option<Lane>) -> bool {
         let (bells, hint) = self.bells();
-        let before = hint.load(Relaxed);
         let Some(bell) = self.stream.take_bell(hint) else { return false };
-        if before != 0 && before != bell.index() as u8 + 1 {
-            bells.fetch_and(!(1 << (before - 1)), SeqCst);
-        }
         bells.fetch_or(bell.bit(), SeqCst);
         self.stream.view.show_bells(self.stream);
         self.bell = Some((bell, lane));
         lane.is_none_or(|lane| lane.link.arm(bell))
+    }
+
+    /// As [`Sleep::wait`], for at most `ns`.
+    pub fn wait_at_most(&mut self, tcp: i16, ns: u64) -> Wait {
+        let mut wait = self.wait(tcp);
+        if wait.timeout.is_none_or(|t| sys::nanoseconds(t) > ns) {
+            wait.timeout = Some(sys::span(ns));
+        }
+        wait
     }
 
     /// What to sleep on: the armed bell, and the TCP socket for `tcp` events.
@@ -98,20 +103,24 @@ impl Sleep {
         Wait { fds, count: count as libc::nfds_t, timeout }
     }
 
-    /// The sleep ended.
+    /// The sleep ended. ERESTART: by a signal after which the call goes on, if it has no time-out (signal(7)).
     pub fn woke(&mut self, result: c_int, errno: c_int) {
-        self.interrupted = result < 0 && errno == libc::EINTR;
+        let ends = errno == libc::EINTR || errno == libc::ERESTART && self.deadline.is_some();
+        self.interrupted = result < 0 && ends;
         self.stop();
     }
 
     /// Gives the bell back.
     pub fn stop(&mut self) {
-        if let Some((bell, lane)) = self.bell.take() {
+        if let Some((bell, lane)) = self.bell.take()
+            && bell.is_mine()
+        {
+            self.bells().0.fetch_and(!bell.bit(), SeqCst);
+            self.stream.view.show_bells(self.stream);
             if let Some(lane) = lane {
                 lane.link.disarm(bell);
             }
-            bell.drain();
-            bell.release();
+            bell.woken();
         }
     }
 }

@@ -59,6 +59,7 @@ reasons! {
     23 Protocol "protocol" "the peer broke the protocol; its link was closed",
     24 Draining "draining" "the stream is closing",
     25 Internal "internal" "rsock met an error of its own (see its log)",
+    26 Stalled "stalled" "the peer did not read for a while, and TCP buffers more than a ring",
 }
 
 impl Reason {

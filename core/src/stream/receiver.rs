@@ -114,6 +114,8 @@ pub struct Receiver {
     floor: Position,
     /// The sender announced that the direction ends here.
     fin: Option<Position>,
+    /// The program wants no more of it.
+    shut: bool,
     end: End,
     control: ControlIn,
     pushback: [u8; RESUME_LEN],
@@ -136,6 +138,7 @@ impl Receiver {
             skip: 0,
             floor: Position::ZERO,
             fin: None,
+            shut: false,
             end: End::None,
             control: ControlIn::new(),
             pushback: [0; RESUME_LEN],
@@ -178,6 +181,11 @@ impl Receiver {
             RecvState::HopSeen | RecvState::TokenIn | RecvState::Lane | RecvState::Skip => true,
             RecvState::Eof | RecvState::Dead => false,
         }
+    }
+
+    /// Whether whatever TCP carries from here on is the program's; then the position before which its end is no clean one.
+    pub fn raw_with_floor(&self) -> Option<Position> {
+        (self.state == RecvState::Raw && self.pushback().is_empty()).then_some(self.floor)
     }
 
     /// May the ring's memory still be needed for delivery, by us or by the rest of a peer that dies now?
@@ -225,6 +233,17 @@ impl Receiver {
             },
             RecvState::Skip if self.skip > 0 => TcpRead::Skip { max: self.skip },
             RecvState::Skip | RecvState::Eof | RecvState::Dead => TcpRead::Nothing,
+        }
+    }
+
+    /// How many of the bytes that TCP holds unread at most are the program's; control bytes lie behind them.
+    pub fn tcp_limit(&self) -> u64 {
+        match self.state {
+            RecvState::Raw if self.fin.is_some_and(|fin| self.x >= fin) => 0,
+            RecvState::Raw => u64::MAX,
+            RecvState::HopSeen => (self.hop.0 - self.x).saturating_sub(self.pushback().len() as u64),
+            RecvState::Skip if self.skip == 0 => u64::MAX,
+            RecvState::TokenIn | RecvState::Lane | RecvState::Skip | RecvState::Eof | RecvState::Dead => 0,
         }
     }
 

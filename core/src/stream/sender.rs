@@ -318,6 +318,19 @@ impl Sender {
         }
     }
 
+    /// The peer has closed the connection and its link is gone: there is nobody to announce a return to, and nobody who could
+    /// still consume the ring's rest. What is sent from now on goes to TCP, whose kernel knows the answer.
+    pub fn peer_is_gone(&mut self) {
+        if self.state != SendState::Lane {
+            return;
+        }
+        if let Some(lane) = &mut self.lane {
+            lane.open = false;
+        }
+        self.consumed = self.pos;
+        self.state = SendState::Tcp;
+    }
+
     /// Positions in the ring that TCP is still owed, to be written once [`Sender::control`] is empty.
     pub fn resend(&self) -> Range<u64> {
         match self.state {

@@ -185,7 +185,7 @@ impl World {
             self.ends[0].open(net, w.ring);
         }
         let hopped = self.ends[e].send.state() == SendState::Lane
-            || self.ends[e].recv.state() == RecvState::Lane;
+            || matches!(self.ends[e].recv.state(), RecvState::Lane | RecvState::Skip);
         let worth = hopped || net.rng.permille(100);
         if net.rng.of_100_000(5 * w.plan) && !dead && worth {
             // A RESUME says as much as a CLOSE.
@@ -196,11 +196,8 @@ impl World {
             let say = !silent || net.rng.permille(500);
             self.ends[e].close_lane(net, say);
         }
-        if net.rng.of_100_000(5 * w.receiver_close)
-            && worth
-            && !dead
-            && self.ends[e].recv.lane_open()
-        {
+        let holds = self.ends[e].recv.lane_open() || self.ends[e].recv.state() == RecvState::Skip;
+        if net.rng.of_100_000(5 * w.receiver_close) && worth && !dead && holds {
             net.note(|| format!("end {e} gives its unread ring up"));
             self.ends[e].recv.freeze_at_delivered();
             self.ends[e].close_lane(net, true);

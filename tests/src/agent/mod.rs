@@ -258,13 +258,12 @@ pub fn main(arguments: &[&str]) -> ExitCode {
             Ok(reply) => write_line(1, &format!("{}\t{}", reply.text, reply.hidden.trim())),
             Err(problem) => write_line(1, &format!("?{problem}")),
         }
-        if let Ok(Reply {
-            end: Some(ending), ..
-        }) = reply
+        if let Some(code) = reply
+            .ok()
+            .and_then(|reply| reply.end)
+            .and_then(process::Ending::happen)
         {
-            if let Some(code) = ending.happen() {
-                return code;
-            }
+            return code;
         }
     }
     ExitCode::SUCCESS

@@ -276,7 +276,7 @@ fn wait_for(end: &End, args: &Args) -> Result<Reply, String> {
         };
         let polled = sys!(poll(&raw mut set, 1, 0));
         let there = bytes == "-" || queued.to_string() == bytes;
-        let late = start.elapsed() > PATIENCE / 4;
+        let late = start.elapsed() > PATIENCE / 8;
         if asked.failed() || polled.failed() || late || (there && set.revents & events == events) {
             let queued = if bytes == "-" {
                 String::new()

@@ -1,7 +1,7 @@
 //! Plays one script in one variant, and returns the transcript.
 //!
 //! Besides the lines for the agents (`a …`, `b …`) a script has lines for the runner: `connect [SLOT]`,
-//! `warm [SLOT [END END]]`,
+//! `warm [SLOT [END END]]`, `rewarm` (a stream that may have been pinned to TCP in the meantime),
 //! `sleep MS`, `ended END`, `kill END SIGNAL`. `$NAME` is the port of the slot NAME, or a fact from an answer.
 
 use super::agents::Agent;
@@ -130,13 +130,15 @@ impl Stage {
         self.say(&format!("b accept l {slot}"))
     }
 
-    /// Messages both ways until both directions are on lanes, if this variant can have lanes; else just a few.
-    fn warm(&mut self, slot: &str, ends: [&str; 2]) -> Result<(), String> {
+    /// Messages both ways until both directions are on lanes, if this variant can have lanes; else just a few. `must`: a
+    /// stream that stays on TCP is a failure.
+    fn warm(&mut self, slot: &str, ends: [&str; 2], must: bool) -> Result<(), String> {
         if !self.variant.warm {
             return Ok(());
         }
         let start = Instant::now();
-        let limit = if self.variant.on_lanes() {
+        let must = must && self.variant.on_lanes();
+        let limit = if must {
             WARM
         } else {
             Duration::from_millis(300)
@@ -160,18 +162,14 @@ impl Stage {
                 return Ok(());
             }
             let can_hop = self.variant.may_hop() && !carriers.contains(&"-2".to_owned());
-            if rounds >= 3 && !can_hop && !self.variant.on_lanes() {
+            if rounds >= 3 && !can_hop && !must {
                 return Ok(());
             }
             let missing = carriers.contains(&"-2".to_owned());
-            if start.elapsed() > limit || (missing && self.variant.on_lanes()) {
+            if start.elapsed() > limit || (missing && must) {
                 let problem =
                     format!("not on lanes after {rounds} messages each way: carriers {carriers:?}");
-                return if self.variant.on_lanes() {
-                    Err(problem)
-                } else {
-                    Ok(())
-                };
+                return if must { Err(problem) } else { Ok(()) };
             }
             std::thread::sleep(Duration::from_millis(if rounds < 5 { 1 } else { 10 }));
         }
@@ -184,9 +182,10 @@ impl Stage {
             [comment, ..] if comment.starts_with(['#', '!']) => Ok(()),
             ["connect"] => self.connect("s"),
             ["connect", slot] => self.connect(slot),
-            ["warm"] => self.warm("s", ["a", "b"]),
-            ["warm", slot] => self.warm(slot, ["a", "b"]),
-            ["warm", slot, one, other] => self.warm(slot, [one, other]),
+            ["warm"] => self.warm("s", ["a", "b"], true),
+            ["warm", slot] => self.warm(slot, ["a", "b"], true),
+            ["warm", slot, one, other] => self.warm(slot, [one, other], true),
+            ["rewarm"] => self.warm("s", ["a", "b"], false),
             ["sleep", time] => {
                 let time = time
                     .parse()

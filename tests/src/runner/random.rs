@@ -320,7 +320,7 @@ impl Model {
             12 => self.look(who, step),
             13 => self.set(who, step),
             14 => self.duplicate(who, step),
-            _ if step.size % 2 == 0 => self.shut(who, step),
+            _ if step.size.is_multiple_of(2) => self.shut(who, step),
             _ => self.close(who, step),
         }
     }

@@ -195,3 +195,45 @@ fn h40_a_socket_is_not_closed_while_control_may_come() {
     never.freeze();
     assert!(!never.awaits_control());
 }
+
+#[test]
+fn h40_a_program_that_reads_no_more_still_lets_the_control_in() {
+    let mut pair = Pair::on_lane(10);
+    pair.send(6, 4);
+    pair.r.shut();
+    assert!(!pair.r.at_eof());
+    pair.r.delivered(4);
+    assert!(pair.r.at_eof() && pair.r.awaits_control());
+    pair.s.resume(false);
+    let resume = pair.control();
+    assert_eq!(pair.r.tcp_control(&resume), Ok(ControlSeen::Resumed));
+    pair.r.skipped(4);
+    assert!(!pair.r.awaits_control());
+    assert_eq!(pair.r.tcp_read(), TcpRead::Data { max: u64::MAX });
+    assert_eq!(
+        pair.r.tcp_eof(PeerFate::Alive, false),
+        EofOutcome::Clean,
+        "the kernel was told too"
+    );
+    assert!(pair.r.at_eof());
+}
+
+#[test]
+fn h18_no_death_turns_an_end_that_was_seen_into_a_reset() {
+    let mut pair = Pair::on_lane(10);
+    pair.send(4, 4);
+    pair.r.delivered(4);
+    let end = pair.s.shutdown().expect("on the lane");
+    assert_eq!(pair.r.lane_fin(end), Ok(()));
+    assert!(pair.r.at_eof());
+    pair.s.resume(true);
+    let resume = pair.control();
+    for seen in [0, RESUME_LEN] {
+        let mut r = pair.r.clone();
+        assert!(r.tcp_control(&resume[..seen]).is_ok());
+        let mut reset = r.clone();
+        assert_eq!(r.tcp_eof(memory_dead(14), true), EofOutcome::Clean);
+        reset.tcp_reset();
+        assert!(r.at_eof() && !r.take_reset() && reset.at_eof() && !reset.take_reset());
+    }
+}

@@ -51,7 +51,13 @@ impl Receiver {
     pub fn tcp_eof(&mut self, peer: PeerFate, own_ring_unread_by_peer: bool) -> EofOutcome {
         if self.end == End::None {
             let on_lane = matches!(self.state, RecvState::Lane | RecvState::Skip);
-            self.end = self.judge(peer, own_ring_unread_by_peer);
+            if !on_lane {
+                self.received = self.x;
+            }
+            self.end = match self.shut {
+                true => End::Clean,
+                false => self.judge(peer, own_ring_unread_by_peer),
+            };
             self.state = match self.end {
                 End::Clean | End::Draining { reset: false, .. } => RecvState::Eof,
                 _ => RecvState::Dead,
@@ -67,29 +73,27 @@ impl Receiver {
         }
     }
 
-    /// Sets `received` to what the program still gets, and says what comes behind it.
+    /// What comes behind what is there.
     fn judge(&mut self, peer: PeerFate, own_ring_unread: bool) -> End {
-        let read = self.x + self.pushback().len() as u64;
-        // The position up to which bytes were accepted, if a lane's carrier or rest is what TCP left undone.
-        let (complete, lane_fin) = match self.state {
-            RecvState::Raw => (read >= self.floor, false),
+        let on_lane = matches!(self.state, RecvState::Lane | RecvState::Skip);
+        let there = match on_lane {
+            true => self.received,
+            false => self.x + self.pushback().len() as u64,
+        };
+        if self.fin.is_some_and(|fin| there >= fin) {
+            // The sender's end is here already; what becomes of its process afterwards is no news for this direction.
+            return End::Clean;
+        }
+        let complete = match self.state {
+            RecvState::Raw | RecvState::Skip => there >= self.floor,
             // Nothing is accepted beyond the hop before the whole token is in the kernel.
-            RecvState::HopSeen | RecvState::TokenIn => (read >= self.hop.0.max(self.floor), false),
-            RecvState::Lane => (self.fin == Some(self.received), true),
-            RecvState::Skip => (self.received >= self.floor, false),
+            RecvState::HopSeen | RecvState::TokenIn => there >= self.hop.0.max(self.floor),
+            RecvState::Lane => false,
             RecvState::Eof | RecvState::Dead => return self.end,
         };
-        let on_lane = matches!(self.state, RecvState::Lane | RecvState::Skip);
-        if !on_lane {
-            self.received = self.x;
-        }
         let aborted = own_ring_unread && peer != PeerFate::Alive;
         if complete {
-            return if aborted && !lane_fin {
-                End::Reset
-            } else {
-                End::Clean
-            };
+            return if aborted { End::Reset } else { End::Clean };
         }
         let needs_ring = on_lane || self.state == RecvState::Raw;
         match peer {
@@ -97,7 +101,7 @@ impl Receiver {
                 published: Some(published),
             } if needs_ring => {
                 let to = Position::new(published);
-                let within = if lane_fin {
+                let within = if self.state == RecvState::Lane {
                     self.fin.is_none_or(|fin| to <= fin)
                 } else {
                     to == self.floor
@@ -170,7 +174,8 @@ impl Receiver {
                 self.state,
                 RecvState::Lane | RecvState::Skip | RecvState::Raw
             );
-        by_lane || (self.end == End::Clean && !self.undelivered())
+        let shut = self.shut && self.state != RecvState::Raw && self.end == End::None;
+        by_lane || ((self.end == End::Clean || shut) && !self.undelivered())
     }
 
     /// True once, when ECONNRESET is due and everything before was delivered; from then on `recv` returns 0.
@@ -182,17 +187,16 @@ impl Receiver {
         due
     }
 
-    /// The program ended the direction itself (shutdown(SHUT_RD)): what is there may still be delivered, then comes the end.
+    /// The program wants no more of this direction (`shutdown(SHUT_RD)`): what is there may still be delivered, then comes the
+    /// end. The protocol goes on: control is read as before, so the kernel's own SHUT_RD has to wait until
+    /// [`Receiver::awaits_control`] is false, and where TCP carries data the end is the kernel's to tell.
     pub fn shut(&mut self) {
-        if self.end != End::None {
-            return;
-        }
-        if !matches!(self.state, RecvState::Lane | RecvState::Skip) {
-            self.received = self.x;
-        }
-        self.end = End::Clean;
-        self.state = RecvState::Eof;
-        self.freeze();
+        self.shut = true;
+    }
+
+    /// [`Receiver::shut`] was called.
+    pub fn is_shut(&self) -> bool {
+        self.shut
     }
 
     /// ECONNRESET is due and everything before was delivered.
@@ -202,7 +206,7 @@ impl Receiver {
 
     /// TCP has shown the end of this direction, whatever is still to be delivered.
     pub fn finished(&self) -> bool {
-        self.end != End::None || self.fin.is_some()
+        self.end != End::None || self.fin.is_some() || self.shut
     }
 
     /// The reset was reported: `recv` returns 0 from then on, as on Linux.

@@ -19,7 +19,8 @@ pub use crate::readiness::poll::Poll;
 pub use crate::socket::close::{Close, at_exit, close_range, duplicated};
 pub use crate::socket::inflight::InFlight;
 pub use crate::socket::options::{
-    after_ioctl, after_setfl, after_setsockopt, before_fcntl, before_setsockopt, getsockopt, ioctl, shutdown,
+    after_ioctl, after_setfl, after_setsockopt, before_fcntl, before_setsockopt, getsockopt, ioctl,
+    shutdown,
 };
 pub use crate::socket::pin::{BeforeExec, Pin};
 pub use crate::socket::receive::Receive;
@@ -91,7 +92,13 @@ pub fn made_socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
 }
 
 /// accept or accept4 on a tracked `listener` returned `fd` >= 0; `flags` are those of accept4.
-pub fn accepted(_listener: c_int, fd: c_int, _peer: *const sockaddr, _len: socklen_t, flags: c_int) {
+pub fn accepted(
+    _listener: c_int,
+    fd: c_int,
+    _peer: *const sockaddr,
+    _len: socklen_t,
+    flags: c_int,
+) {
     if enabled() {
         Stream::begin(fd, Mode::Plain, flags & libc::SOCK_NONBLOCK != 0);
     }
@@ -101,10 +108,15 @@ pub fn accepted(_listener: c_int, fd: c_int, _peer: *const sockaddr, _len: sockl
 pub fn connected(fd: c_int, address: *const sockaddr, len: socklen_t, result: c_int, errno: c_int) {
     let Some(s) = stream::of(fd) else { return };
     // SAFETY: the kernel has just accepted the address, whose family comes first.
-    let family = (len >= 2 && !address.is_null()).then(|| i32::from(unsafe { (*address).sa_family }));
+    let family =
+        (len >= 2 && !address.is_null()).then(|| i32::from(unsafe { (*address).sa_family }));
     match (family, s.mode()) {
-        (Some(libc::AF_UNSPEC), Mode::Plain | Mode::Pinned) if result == 0 => s.set_mode(Mode::Pinned),
-        (Some(libc::AF_INET | libc::AF_INET6), Mode::Fresh) if result == 0 || errno == libc::EINPROGRESS => {
+        (Some(libc::AF_UNSPEC), Mode::Plain | Mode::Pinned) if result == 0 => {
+            s.set_mode(Mode::Pinned)
+        }
+        (Some(libc::AF_INET | libc::AF_INET6), Mode::Fresh)
+            if result == 0 || errno == libc::EINPROGRESS =>
+        {
             s.connector.store(true, Relaxed);
             s.set_mode(Mode::Plain);
         }
@@ -182,7 +194,8 @@ pub fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> 
         Some(i) if process::is_this() => Next::Return(registration::control(i, s, op, fd, event)),
         _ => {
             // An instance that we do not know cannot be told about lanes.
-            if s.change_mode(Mode::Plain, Mode::Pinned) || s.change_mode(Mode::Fresh, Mode::Pinned) {
+            if s.change_mode(Mode::Plain, Mode::Pinned) || s.change_mode(Mode::Fresh, Mode::Pinned)
+            {
                 s.stays_on_tcp(stats::Reason::PinnedCall);
             }
             Next::Kernel

@@ -90,7 +90,10 @@ pub fn write(level: Level, args: Arguments<'_>) {
     if count > LINES_A_SECOND {
         return;
     }
-    let mut line = Line { bytes: [0; 512], len: 0 };
+    let mut line = Line {
+        bytes: [0; 512],
+        len: 0,
+    };
     let name = match level {
         Level::Off | Level::Error => "error",
         Level::Warn => "warn",
@@ -98,7 +101,13 @@ pub fn write(level: Level, args: Arguments<'_>) {
         Level::Debug => "debug",
         Level::Trace => "trace",
     };
-    let _ = write!(line, "rsock {}.{:06} [{}] {name}: ", second, now / 1000 % 1_000_000, sys::getpid());
+    let _ = write!(
+        line,
+        "rsock {}.{:06} [{}] {name}: ",
+        second,
+        now / 1000 % 1_000_000,
+        sys::getpid()
+    );
     let _ = match count {
         LINES_A_SECOND => line.write_str("more lines this second are left out"),
         _ => line.write_fmt(args),
@@ -136,7 +145,10 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut_not_lost() {
-        let mut line = Line { bytes: [0; 512], len: 0 };
+        let mut line = Line {
+            bytes: [0; 512],
+            len: 0,
+        };
         assert!(write!(line, "{}", "x".repeat(2000)).is_ok());
         assert_eq!(line.len, 511);
     }

@@ -22,8 +22,22 @@ pub struct Number {
 }
 
 impl Number {
-    const fn new(variable: &'static str, default: u64, min: u64, max: u64, meaning: &'static str) -> Self {
-        Number { variable, meaning, default, min, max, power_of_two: false, value: AtomicU64::new(default) }
+    const fn new(
+        variable: &'static str,
+        default: u64,
+        min: u64,
+        max: u64,
+        meaning: &'static str,
+    ) -> Self {
+        Number {
+            variable,
+            meaning,
+            default,
+            min,
+            max,
+            power_of_two: false,
+            value: AtomicU64::new(default),
+        }
     }
 
     /// The setting's value.
@@ -53,43 +67,97 @@ fn parse(text: &[u8]) -> Option<u64> {
         (b'g' | b'G', rest) => (rest, 1 << 30),
         _ => (text, 1),
     };
-    core::str::from_utf8(digits).ok()?.parse::<u64>().ok()?.checked_mul(unit)
+    core::str::from_utf8(digits)
+        .ok()?
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(unit)
 }
 
 /// 0 switches rsock off in the process: every call goes straight to the kernel.
-pub static ENABLE: Number = Number::new("RSOCK_ENABLE", 1, 0, 1, "1: on, 0: every stream stays on TCP");
+pub static ENABLE: Number = Number::new(
+    "RSOCK_ENABLE",
+    1,
+    0,
+    1,
+    "1: on, 0: every stream stays on TCP",
+);
 /// Messages in either direction after which a stream asks for a lane.
-pub static HOP_MESSAGES: Number =
-    Number::new("RSOCK_HOP_MESSAGES", 16, 0, 1 << 40, "messages in either direction after which a stream asks for a lane");
+pub static HOP_MESSAGES: Number = Number::new(
+    "RSOCK_HOP_MESSAGES",
+    16,
+    0,
+    1 << 40,
+    "messages in either direction after which a stream asks for a lane",
+);
 /// Bytes in either direction after which a stream asks for a lane.
-pub static HOP_BYTES: Number =
-    Number::new("RSOCK_HOP_BYTES", 128 << 10, 0, 1 << 60, "bytes in either direction after which a stream asks for a lane");
+pub static HOP_BYTES: Number = Number::new(
+    "RSOCK_HOP_BYTES",
+    128 << 10,
+    0,
+    1 << 60,
+    "bytes in either direction after which a stream asks for a lane",
+);
 /// Size of a ring.
 pub static RING_SIZE: Number = Number {
     power_of_two: true,
-    ..Number::new("RSOCK_RING_SIZE", 128 << 10, 4096, 64 << 20, "bytes of a ring, a power of two; a lane has two")
+    ..Number::new(
+        "RSOCK_RING_SIZE",
+        128 << 10,
+        4096,
+        64 << 20,
+        "bytes of a ring, a power of two; a lane has two",
+    )
 };
 /// Longest spin before a sleep.
-pub static SPIN_US: Number =
-    Number::new("RSOCK_SPIN_US", 50, 0, 10_000, "microseconds a waiting thread looks at its lanes before it sleeps, at most; 0: never spin");
+pub static SPIN_US: Number = Number::new(
+    "RSOCK_SPIN_US",
+    50,
+    0,
+    10_000,
+    "microseconds a waiting thread looks at its lanes before it sleeps, at most; 0: never spin",
+);
 /// How long a refusal is remembered.
-pub static NEGATIVE_CACHE_MS: Number =
-    Number::new("RSOCK_NEGATIVE_CACHE_MS", 10_000, 0, 86_400_000, "milliseconds for which \"no rsock there\" is remembered");
+pub static NEGATIVE_CACHE_MS: Number = Number::new(
+    "RSOCK_NEGATIVE_CACHE_MS",
+    10_000,
+    0,
+    86_400_000,
+    "milliseconds for which \"no rsock there\" is remembered",
+);
 /// Cap on arenas.
-pub static MEMORY_LIMIT: Number =
-    Number::new("RSOCK_MEMORY_LIMIT", 1 << 30, 0, 1 << 50, "bytes of arenas that this process makes, at most; beyond that, streams stay on TCP");
+pub static MEMORY_LIMIT: Number = Number::new(
+    "RSOCK_MEMORY_LIMIT",
+    1 << 30,
+    0,
+    1 << 50,
+    "bytes of arenas that this process makes, at most; beyond that, streams stay on TCP",
+);
 
 /// All settings that are numbers.
-pub static VARIABLES: [&Number; 7] =
-    [&ENABLE, &HOP_MESSAGES, &HOP_BYTES, &RING_SIZE, &SPIN_US, &NEGATIVE_CACHE_MS, &MEMORY_LIMIT];
+pub static VARIABLES: [&Number; 7] = [
+    &ENABLE,
+    &HOP_MESSAGES,
+    &HOP_BYTES,
+    &RING_SIZE,
+    &SPIN_US,
+    &NEGATIVE_CACHE_MS,
+    &MEMORY_LIMIT,
+];
 
 /// The variables that are not numbers: what they mean is said in the second part.
 pub const OTHER_VARIABLES: [(&str, &str); 5] = [
     ("RSOCK_LOG", "off, error, warn, info, debug or trace"),
-    ("RSOCK_LOG_FILE", "file to which the log is appended; without it, stderr"),
+    (
+        "RSOCK_LOG_FILE",
+        "file to which the log is appended; without it, stderr",
+    ),
     ("RSOCK_LIBRARY", "where rsock run finds librsock.so"),
     ("RSOCK_TEST_LIBRARY", "where the tests find librsock.so"),
-    ("RSOCK_TEST_NO_LANE_CHECK", "lets tests pass that did not reach a lane"),
+    (
+        "RSOCK_TEST_NO_LANE_CHECK",
+        "lets tests pass that did not reach a lane",
+    ),
 ];
 
 unsafe extern "C" {
@@ -111,23 +179,42 @@ pub fn start() {
     if let Some(path) = file
         && let Err(e) = log::set_file(path)
     {
-        warn!("RSOCK_LOG_FILE={}: cannot open it (error {}), logging to stderr", Text(path), e.0);
+        warn!(
+            "RSOCK_LOG_FILE={}: cannot open it (error {}), logging to stderr",
+            Text(path),
+            e.0
+        );
     }
     if let Some(text) = level
         && Level::parse(text.to_bytes()).is_none()
     {
-        warn!("RSOCK_LOG={}: not a level ({}); using warn", Text(text), OTHER_VARIABLES[0].1);
+        warn!(
+            "RSOCK_LOG={}: not a level ({}); using warn",
+            Text(text),
+            OTHER_VARIABLES[0].1
+        );
     }
     each_variable(|name, value| {
         let known = VARIABLES.iter().find(|n| n.variable.as_bytes() == name);
         match known {
             Some(number) => {
                 if let Err(why) = number.set(value.to_bytes()) {
-                    warn!("{}={}: {why}; using {} ({})", number.variable, Text(value), number.default, number.meaning);
+                    warn!(
+                        "{}={}: {why}; using {} ({})",
+                        number.variable,
+                        Text(value),
+                        number.default,
+                        number.meaning
+                    );
                 }
             }
-            None if OTHER_VARIABLES.iter().any(|(other, _)| other.as_bytes() == name) => {}
-            None => warn!("{}: no such variable, ignored", core::str::from_utf8(name).unwrap_or("RSOCK_?")),
+            None if OTHER_VARIABLES
+                .iter()
+                .any(|(other, _)| other.as_bytes() == name) => {}
+            None => warn!(
+                "{}: no such variable, ignored",
+                core::str::from_utf8(name).unwrap_or("RSOCK_?")
+            ),
         }
     });
 }
@@ -153,7 +240,10 @@ fn each_variable(mut f: impl FnMut(&'static [u8], &'static CStr)) {
                 continue;
             }
             if let Some(equals) = bytes.iter().position(|b| *b == b'=') {
-                f(&bytes[..equals], CStr::from_ptr(entry.as_ptr().add(equals + 1)));
+                f(
+                    &bytes[..equals],
+                    CStr::from_ptr(entry.as_ptr().add(equals + 1)),
+                );
             }
         }
     }
@@ -171,7 +261,10 @@ mod tests {
         assert_eq!(parse(b"-1"), None);
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"K"), None);
-        let n = Number { power_of_two: true, ..Number::new("X", 8, 4, 64, "test") };
+        let n = Number {
+            power_of_two: true,
+            ..Number::new("X", 8, 4, 64, "test")
+        };
         assert_eq!(n.set(b"12"), Err("not a power of two"));
         assert_eq!(n.set(b"128"), Err("out of bounds"));
         assert_eq!(n.set(b"x"), Err("not a number"));

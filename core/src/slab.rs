@@ -22,13 +22,22 @@ unsafe impl Send for Free {}
 // SAFETY: objects are shared by reference; T says whether it can be.
 unsafe impl<T: Sync, const N: usize> Sync for Slab<T, N> {}
 
+impl<T: Sync, const N: usize> Default for Slab<T, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Sync, const N: usize> Slab<T, N> {
     /// An empty slab.
     pub const fn new() -> Self {
         Slab {
             base: AtomicPtr::new(core::ptr::null_mut()),
             made: AtomicU32::new(0),
-            free: Lock::new(Free { first: 0, next: core::ptr::null_mut() }),
+            free: Lock::new(Free {
+                first: 0,
+                next: core::ptr::null_mut(),
+            }),
         }
     }
 
@@ -38,7 +47,11 @@ impl<T: Sync, const N: usize> Slab<T, N> {
         if self.base.load(Relaxed).is_null() {
             let memory = sys::reserve(N * size_of::<T>() + N * 4 + 4096).ok()?;
             // SAFETY: the reservation has room for the objects and then, aligned, for the list.
-            free.next = unsafe { memory.byte_add((N * size_of::<T>()).next_multiple_of(64)).cast() };
+            free.next = unsafe {
+                memory
+                    .byte_add((N * size_of::<T>()).next_multiple_of(64))
+                    .cast()
+            };
             self.base.store(memory.cast(), Release);
         }
         let base = self.base.load(Relaxed);
@@ -66,7 +79,9 @@ impl<T: Sync, const N: usize> Slab<T, N> {
 
     /// Gives an object back; its contents stay.
     pub fn give(&self, index: u32) {
-        let Some(mut free) = self.free.lock() else { return };
+        let Some(mut free) = self.free.lock() else {
+            return;
+        };
         // SAFETY: only indices of made objects come here.
         unsafe { *free.next.add(index as usize) = free.first };
         free.first = index + 1;
@@ -101,8 +116,13 @@ mod tests {
     #[test]
     fn objects_are_reused_and_bounded() {
         static SLAB: Slab<AtomicU64, 3> = Slab::new();
-        let taken: Vec<_> = (0..3).filter_map(|n| SLAB.take(|i| AtomicU64::new(u64::from(i) * 10 + n))).collect();
-        assert_eq!(taken.iter().map(|a| a.load(Relaxed)).collect::<Vec<_>>(), [0, 11, 22]);
+        let taken: Vec<_> = (0..3)
+            .filter_map(|n| SLAB.take(|i| AtomicU64::new(u64::from(i) * 10 + n)))
+            .collect();
+        assert_eq!(
+            taken.iter().map(|a| a.load(Relaxed)).collect::<Vec<_>>(),
+            [0, 11, 22]
+        );
         assert!(SLAB.take(|_| AtomicU64::new(9)).is_none());
         SLAB.give(1);
         let again = SLAB.take(|_| AtomicU64::new(9)).expect("the freed one");

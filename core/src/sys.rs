@@ -3,7 +3,10 @@
 
 use core::mem::{MaybeUninit, size_of};
 use core::ptr;
-use libc::{c_int, c_void, epoll_event, iovec, msghdr, pollfd, sockaddr, sockaddr_storage, socklen_t, timespec};
+use libc::{
+    c_int, c_void, epoll_event, iovec, msghdr, pollfd, sockaddr, sockaddr_storage, socklen_t,
+    timespec,
+};
 use syscalls::{Errno as RawErrno, Sysno, syscall};
 
 pub mod lock;
@@ -46,7 +49,15 @@ pub fn sendmsg(fd: c_int, msg: &msghdr, flags: c_int) -> Result<usize> {
 
 /// recv(2) into a slice.
 pub fn recv(fd: c_int, buf: &mut [u8], flags: c_int) -> Result<usize> {
-    call!(Sysno::recvfrom, fd, buf.as_mut_ptr(), buf.len(), flags, 0, 0)
+    call!(
+        Sysno::recvfrom,
+        fd,
+        buf.as_mut_ptr(),
+        buf.len(),
+        flags,
+        0,
+        0
+    )
 }
 
 /// send(2) of a slice.
@@ -76,7 +87,14 @@ pub fn lseek(fd: c_int, offset: i64, whence: c_int) -> Result<i64> {
 
 /// open(2), always with O_CLOEXEC.
 pub fn open(path: &core::ffi::CStr, flags: c_int, mode: u32) -> Result<c_int> {
-    call!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC, mode).map(|n| n as c_int)
+    call!(
+        Sysno::openat,
+        libc::AT_FDCWD,
+        path.as_ptr(),
+        flags | libc::O_CLOEXEC,
+        mode
+    )
+    .map(|n| n as c_int)
 }
 
 /// close(2); what it returns does not matter for a descriptor of our own.
@@ -103,14 +121,21 @@ pub fn fcntl(fd: c_int, command: c_int, arg: usize) -> Result<usize> {
 /// closed in any case.
 pub fn move_high(fd: c_int) -> Result<c_int> {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    let top = match call!(Sysno::prlimit64, 0, libc::RLIMIT_NOFILE, 0, limit.as_mut_ptr()) {
+    let top = match call!(
+        Sysno::prlimit64,
+        0,
+        libc::RLIMIT_NOFILE,
+        0,
+        limit.as_mut_ptr()
+    ) {
         // SAFETY: prlimit64 filled it in.
         Ok(_) => unsafe { limit.assume_init() }.rlim_cur.min(1 << 20) as usize,
         Err(_) => 1024,
     };
     // Above the program's low numbers, but not so high that the kernel's table, which fork copies, gets large.
     let from = (top / 2).min(4096);
-    let high = fcntl(fd, libc::F_DUPFD_CLOEXEC, from).or_else(|_| fcntl(fd, libc::F_DUPFD_CLOEXEC, 64));
+    let high =
+        fcntl(fd, libc::F_DUPFD_CLOEXEC, from).or_else(|_| fcntl(fd, libc::F_DUPFD_CLOEXEC, 64));
     close(fd);
     high.map(|n| n as c_int)
 }
@@ -123,15 +148,35 @@ pub fn ioctl_int(fd: c_int, request: u64) -> Result<c_int> {
 }
 
 /// getsockopt(2) of a plain value; the number of bytes the kernel filled in comes with it.
-pub fn getsockopt<T: Copy>(fd: c_int, level: c_int, name: c_int, mut value: T) -> Result<(T, usize)> {
+pub fn getsockopt<T: Copy>(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    mut value: T,
+) -> Result<(T, usize)> {
     let mut len = size_of::<T>() as socklen_t;
-    call!(Sysno::getsockopt, fd, level, name, ptr::from_mut(&mut value), ptr::from_mut(&mut len))?;
+    call!(
+        Sysno::getsockopt,
+        fd,
+        level,
+        name,
+        ptr::from_mut(&mut value),
+        ptr::from_mut(&mut len)
+    )?;
     Ok((value, len as usize))
 }
 
 /// setsockopt(2) of a plain value.
 pub fn setsockopt<T: Copy>(fd: c_int, level: c_int, name: c_int, value: T) -> Result<()> {
-    call!(Sysno::setsockopt, fd, level, name, ptr::from_ref(&value), size_of::<T>()).map(drop)
+    call!(
+        Sysno::setsockopt,
+        fd,
+        level,
+        name,
+        ptr::from_ref(&value),
+        size_of::<T>()
+    )
+    .map(drop)
 }
 
 fn name_call(nr: Sysno, fd: c_int) -> Result<(sockaddr_storage, socklen_t)> {
@@ -180,7 +225,14 @@ pub fn listen(fd: c_int, backlog: c_int) -> Result<()> {
 
 /// accept4(2) without the address; non-blocking and close-on-exec.
 pub fn accept(fd: c_int) -> Result<c_int> {
-    call!(Sysno::accept4, fd, 0, 0, libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC).map(|n| n as c_int)
+    call!(
+        Sysno::accept4,
+        fd,
+        0,
+        0,
+        libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC
+    )
+    .map(|n| n as c_int)
 }
 
 /// ppoll(2) without a signal mask; no time-out means for ever.
@@ -191,8 +243,18 @@ pub fn poll(fds: &mut [pollfd], timeout: Option<timespec>) -> Result<usize> {
 
 /// The events of `fd` right now, of those asked for.
 pub fn poll_now(fd: c_int, events: i16) -> i16 {
-    let mut one = [pollfd { fd, events, revents: 0 }];
-    match poll(&mut one, Some(timespec { tv_sec: 0, tv_nsec: 0 })) {
+    let mut one = [pollfd {
+        fd,
+        events,
+        revents: 0,
+    }];
+    match poll(
+        &mut one,
+        Some(timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    ) {
         Ok(_) => one[0].revents,
         Err(_) => 0,
     }
@@ -213,7 +275,12 @@ pub fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> R
 ///
 /// # Safety
 /// `events` must have room for `max` entries.
-pub unsafe fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> Result<usize> {
+pub unsafe fn epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: c_int,
+) -> Result<usize> {
     call!(Sysno::epoll_pwait, epfd, events, max, timeout, 0, 8)
 }
 
@@ -225,7 +292,12 @@ pub fn eventfd() -> Result<c_int> {
 
 /// memfd_create(2), sealable.
 pub fn memfd(name: &core::ffi::CStr) -> Result<c_int> {
-    call!(Sysno::memfd_create, name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING).map(|n| n as c_int)
+    call!(
+        Sysno::memfd_create,
+        name.as_ptr(),
+        libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING
+    )
+    .map(|n| n as c_int)
 }
 
 /// ftruncate(2).
@@ -243,14 +315,27 @@ pub fn file_size(fd: c_int) -> Result<u64> {
 
 /// fallocate(2) that gives the pages of a range back (they read as zero afterwards).
 pub fn punch_hole(fd: c_int, offset: u64, len: u64) -> Result<()> {
-    call!(Sysno::fallocate, fd, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len).map(drop)
+    call!(
+        Sysno::fallocate,
+        fd,
+        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+        offset,
+        len
+    )
+    .map(drop)
 }
 
 /// mmap(2).
 ///
 /// # Safety
 /// With MAP_FIXED the range must be ours.
-pub unsafe fn mmap(at: *mut c_void, len: usize, protection: c_int, flags: c_int, fd: c_int) -> Result<*mut c_void> {
+pub unsafe fn mmap(
+    at: *mut c_void,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+) -> Result<*mut c_void> {
     call!(Sysno::mmap, at, len, protection, flags, fd, 0).map(|p| p as *mut c_void)
 }
 
@@ -258,7 +343,15 @@ pub unsafe fn mmap(at: *mut c_void, len: usize, protection: c_int, flags: c_int,
 pub fn reserve(len: usize) -> Result<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping wherever the kernel likes.
-    unsafe { mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1) }
+    unsafe {
+        mmap(
+            ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+        )
+    }
 }
 
 /// munmap(2) of what [`reserve`] gave.
@@ -295,7 +388,12 @@ pub fn raise(signal: c_int) {
 pub fn random(buf: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < buf.len() {
-        match call!(Sysno::getrandom, buf[done..].as_mut_ptr(), buf.len() - done, 0) {
+        match call!(
+            Sysno::getrandom,
+            buf[done..].as_mut_ptr(),
+            buf.len() - done,
+            0
+        ) {
             Ok(n) => done += n,
             Err(Errno(libc::EINTR)) => {}
             Err(e) => return Err(e),
@@ -308,12 +406,28 @@ pub fn random(buf: &mut [u8]) -> Result<()> {
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout: Option<timespec>) {
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let _ = call!(Sysno::futex, ptr::from_ref(word), op, expected, timeout, 0, 0);
+    let _ = call!(
+        Sysno::futex,
+        ptr::from_ref(word),
+        op,
+        expected,
+        timeout,
+        0,
+        0
+    );
 }
 
 /// futex(2) FUTEX_WAKE.
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
-    let _ = call!(Sysno::futex, ptr::from_ref(word), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count, 0, 0, 0);
+    let _ = call!(
+        Sysno::futex,
+        ptr::from_ref(word),
+        libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+        count,
+        0,
+        0,
+        0
+    );
 }
 
 /// CLOCK_MONOTONIC in nanoseconds (through the vDSO: no system call, no hook).
@@ -327,7 +441,10 @@ pub fn wall_clock() -> u64 {
 }
 
 fn clock(which: libc::clockid_t) -> u64 {
-    let mut t = timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: t is valid; these clocks always exist.
     unsafe { libc::clock_gettime(which, &mut t) };
     nanoseconds(t)
@@ -335,17 +452,25 @@ fn clock(which: libc::clockid_t) -> u64 {
 
 /// A time span in nanoseconds, saturating.
 pub fn nanoseconds(t: timespec) -> u64 {
-    (t.tv_sec.max(0) as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.max(0) as u64)
+    (t.tv_sec.max(0) as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(t.tv_nsec.max(0) as u64)
 }
 
 /// Nanoseconds as a timespec.
 pub fn span(ns: u64) -> timespec {
-    timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+    timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
 }
 
 /// An iovec over a slice, for reading from it.
 pub fn iov(buf: &[u8]) -> iovec {
-    iovec { iov_base: buf.as_ptr() as *mut c_void, iov_len: buf.len() }
+    iovec {
+        iov_base: buf.as_ptr() as *mut c_void,
+        iov_len: buf.len(),
+    }
 }
 
 /// A msghdr over iovecs, everything else empty.
@@ -364,7 +489,9 @@ pub fn discard(fd: c_int, len: usize, flags: c_int) -> Result<usize> {
 
 /// Whether no process with that id lives on this host (a zombie does not live).
 pub fn gone(pid: c_int) -> bool {
-    let Ok(fd) = call!(Sysno::pidfd_open, pid, 0) else { return true };
+    let Ok(fd) = call!(Sysno::pidfd_open, pid, 0) else {
+        return true;
+    };
     let dead = poll_now(fd as c_int, libc::POLLIN) & libc::POLLIN != 0;
     close(fd as c_int);
     dead

@@ -35,7 +35,9 @@ pub enum Entry {
 /// Whether rsock knows anything about `fd`.
 #[inline(always)]
 pub fn tracked(fd: i32) -> bool {
-    TABLE.get(fd as u32 as usize).is_some_and(|e| e.load(Acquire) != 0)
+    TABLE
+        .get(fd as u32 as usize)
+        .is_some_and(|e| e.load(Acquire) != 0)
 }
 
 /// What rsock knows about `fd`.
@@ -58,7 +60,9 @@ pub fn set(fd: i32, entry: Entry) -> bool {
         Entry::Epoll(i) => 2 << KIND | i,
         Entry::Internal => 3 << KIND,
     };
-    let Some(slot) = TABLE.get(fd as u32 as usize) else { return false };
+    let Some(slot) = TABLE.get(fd as u32 as usize) else {
+        return false;
+    };
     slot.store(word, Release);
     TOP.fetch_max(fd as u32 + 1, Relaxed);
     if entry != Entry::Internal {
@@ -104,7 +108,10 @@ mod tests {
         assert!(!tracked(900_001));
         assert!(set(900_001, Entry::Stream(77)));
         assert_eq!(get(900_001), Entry::Stream(77));
-        assert_eq!(entries(900_000, 900_010).collect::<Vec<_>>(), [(900_001, Entry::Stream(77))]);
+        assert_eq!(
+            entries(900_000, 900_010).collect::<Vec<_>>(),
+            [(900_001, Entry::Stream(77))]
+        );
         assert_eq!(clear(900_001), Entry::Stream(77));
         assert!(!tracked(900_001) && !tracked(-1) && !tracked(i32::MAX));
         assert!(!set(i32::MAX, Entry::Internal));

@@ -62,7 +62,11 @@ impl Ring {
     /// Both pointers must stay mapped for the life of the process; `data` for `size` bytes.
     pub unsafe fn new(cursors: *const Cursors, data: *mut u8, size: u64) -> Self {
         debug_assert!(size.is_power_of_two());
-        Ring { cursors, data, size }
+        Ring {
+            cursors,
+            data,
+            size,
+        }
     }
 
     /// Its words.

@@ -61,7 +61,10 @@ struct Inbox {
     count: usize,
 }
 
-static WISHES: Lock<Inbox> = Lock::new(Inbox { items: [0; INBOX], count: 0 });
+static WISHES: Lock<Inbox> = Lock::new(Inbox {
+    items: [0; INBOX],
+    count: 0,
+});
 
 fn post(item: u64) -> bool {
     let fits = WISHES.lock().is_some_and(|mut inbox| {
@@ -115,7 +118,8 @@ pub fn keep(s: &Stream) {
 
 /// Adds, changes or removes a stream's TCP socket in the epoll instance.
 pub fn watch(op: i32, fd: i32, events: u32, id: StreamId) -> bool {
-    thread::ensure() && sys::epoll_ctl(EPOLL.load(Acquire), op, fd, events, kind::STREAM | id.get()).is_ok()
+    thread::ensure()
+        && sys::epoll_ctl(EPOLL.load(Acquire), op, fd, events, kind::STREAM | id.get()).is_ok()
 }
 
 /// Makes what the thread needs; before its first start, and again after a fork.
@@ -123,12 +127,23 @@ pub fn prepare() -> bool {
     if EPOLL.load(Acquire) >= 0 {
         return true;
     }
-    let Some(bell) = Bell::BACKGROUND.fd() else { return false };
-    let Ok(epoll) = sys::epoll_create().and_then(sys::move_high) else { return false };
+    let Some(bell) = Bell::BACKGROUND.fd() else {
+        return false;
+    };
+    let Ok(epoll) = sys::epoll_create().and_then(sys::move_high) else {
+        return false;
+    };
     table::set_internal(epoll);
     EPOLL.store(epoll, Release);
     memory::set_handler(events::on_link);
-    sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, bell, libc::EPOLLIN as u32, kind::BELL).is_ok()
+    sys::epoll_ctl(
+        epoll,
+        libc::EPOLL_CTL_ADD,
+        bell,
+        libc::EPOLLIN as u32,
+        kind::BELL,
+    )
+    .is_ok()
 }
 
 /// In a fork child: everything here was the parent's.
@@ -178,9 +193,19 @@ struct State {
 static STATE: Lock<Option<Box<State>>> = Lock::new(None);
 
 fn watch_rendezvous(fd: i32, on: bool) {
-    let op = if on { libc::EPOLL_CTL_ADD } else { libc::EPOLL_CTL_DEL };
+    let op = if on {
+        libc::EPOLL_CTL_ADD
+    } else {
+        libc::EPOLL_CTL_DEL
+    };
     // Removal fails when the descriptor is gone already.
-    let _ = sys::epoll_ctl(EPOLL.load(Acquire), op, fd, libc::EPOLLIN as u32, kind::RENDEZVOUS | fd as u64);
+    let _ = sys::epoll_ctl(
+        EPOLL.load(Acquire),
+        op,
+        fd,
+        libc::EPOLLIN as u32,
+        kind::RENDEZVOUS | fd as u64,
+    );
 }
 
 impl State {
@@ -191,8 +216,18 @@ impl State {
         let listener = Name::new(&name).listen().ok()?;
         table::set_internal(listener);
         let epoll = EPOLL.load(Acquire);
-        sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, listener, libc::EPOLLIN as u32, kind::PROCESS).ok()?;
-        let call = Callbacks { watch: watch_rendezvous, hold: |names| lanes::find(names).is_some() };
+        sys::epoll_ctl(
+            epoll,
+            libc::EPOLL_CTL_ADD,
+            listener,
+            libc::EPOLLIN as u32,
+            kind::PROCESS,
+        )
+        .ok()?;
+        let call = Callbacks {
+            watch: watch_rendezvous,
+            hold: |names| lanes::find(names).is_some(),
+        };
         Some(State {
             local: Local::new(name, call),
             listener,
@@ -208,7 +243,10 @@ impl State {
     }
 
     fn descriptors(&self) -> impl Iterator<Item = i32> {
-        self.local.descriptors().chain(self.guests.iter().copied()).chain([self.listener])
+        self.local
+            .descriptors()
+            .chain(self.guests.iter().copied())
+            .chain([self.listener])
     }
 
     /// One wake-up's work. Returns when to wake up again, if at all.
@@ -243,7 +281,8 @@ impl State {
         }
         self.local.tidy();
         next = earlier(next, self.open_waiting(now));
-        self.pins.retain_mut(|pin| matches!(pin.step(), crate::calls::Next::Wait(_)));
+        self.pins
+            .retain_mut(|pin| matches!(pin.step(), crate::calls::Next::Wait(_)));
         let looks = core::mem::take(&mut self.looks);
         for id in looks {
             if let Some(s) = StreamId::from(id).stream() {
@@ -251,18 +290,27 @@ impl State {
             }
         }
         self.doubts.retain(|(id, due)| {
-            let Some(s) = StreamId::from(*id).stream() else { return false };
+            let Some(s) = StreamId::from(*id).stream() else {
+                return false;
+            };
             if *due <= now {
                 lanes::resolve_doubt(s);
             }
             *due > now
         });
         next = earlier(next, self.doubts.iter().map(|(_, due)| *due).min());
-        self.kept.retain(|id| StreamId::from(*id).stream().is_some_and(|s| !close::finish_if_done(s)));
+        self.kept.retain(|id| {
+            StreamId::from(*id)
+                .stream()
+                .is_some_and(|s| !close::finish_if_done(s))
+        });
         if !self.kept.is_empty() {
             next = earlier(next, Some(now + KEPT_EVERY_NS));
         }
-        if !self.pins.is_empty() || !self.looks.is_empty() || WISHES.lock().is_some_and(|i| i.count > 0) {
+        if !self.pins.is_empty()
+            || !self.looks.is_empty()
+            || WISHES.lock().is_some_and(|i| i.count > 0)
+        {
             next = earlier(next, Some(now + 1_000_000));
         }
         if self.lost {
@@ -297,7 +345,9 @@ impl State {
     }
 
     fn ask(&mut self, s: &Stream, now: u64) {
-        let Some(names) = lanes::addresses(s.fd()) else { return };
+        let Some(names) = lanes::addresses(s.fd()) else {
+            return;
+        };
         if s.connector.load(Relaxed) {
             self.local.ask(s.id().get(), names, now);
         } else {
@@ -316,9 +366,16 @@ impl State {
                 }
             }
             Outcome::Found(id, name) => {
-                let Some(s) = StreamId::from(id).stream() else { return };
+                let Some(s) = StreamId::from(id).stream() else {
+                    return;
+                };
                 match self.link_to(&name) {
-                    Ok(link) => self.waiting.push(Waiting { stream: id, link, tries: 0, due: now }),
+                    Ok(link) => self.waiting.push(Waiting {
+                        stream: id,
+                        link,
+                        tries: 0,
+                        due: now,
+                    }),
                     Err(e) => {
                         warn!("stream {}: no link to the peer (error {})", s.fd(), e.0);
                         s.stays_on_tcp(Reason::PeerNotReachable);
@@ -345,8 +402,12 @@ impl State {
         let mut next = None;
         let waiting = core::mem::take(&mut self.waiting);
         for mut w in waiting {
-            let Some(s) = StreamId::from(w.stream).stream() else { continue };
-            let Some(link) = memory::get(w.link) else { continue };
+            let Some(s) = StreamId::from(w.stream).stream() else {
+                continue;
+            };
+            let Some(link) = memory::get(w.link) else {
+                continue;
+            };
             if link.lost() {
                 s.stays_on_tcp(Reason::LinkLost);
                 lanes::uncareful(s);
@@ -402,10 +463,15 @@ impl State {
                 }
             }
             News::Refused(id, reason) => {
-                let Some(s) = StreamId::from(id).stream() else { return };
+                let Some(s) = StreamId::from(id).stream() else {
+                    return;
+                };
                 debug!("stream {}: refused ({reason:?})", s.fd());
                 match (reason, lanes::addresses(s.fd())) {
-                    (RefuseReason::NotYet | RefuseReason::Busy | RefuseReason::Redirect, Some(names)) => {
+                    (
+                        RefuseReason::NotYet | RefuseReason::Busy | RefuseReason::Redirect,
+                        Some(names),
+                    ) => {
                         let tries = s.refusals.fetch_add(1, Relaxed) + 1;
                         self.local.again(id, names, tries, now);
                     }
@@ -426,8 +492,13 @@ impl State {
         while let Ok(fd) = sys::accept(self.listener).and_then(sys::move_high) {
             table::set_internal(fd);
             self.guests.push(fd);
-            let watched =
-                sys::epoll_ctl(EPOLL.load(Acquire), libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, kind::GUEST | fd as u64);
+            let watched = sys::epoll_ctl(
+                EPOLL.load(Acquire),
+                libc::EPOLL_CTL_ADD,
+                fd,
+                libc::EPOLLIN as u32,
+                kind::GUEST | fd as u64,
+            );
             if watched.is_err() {
                 self.dismiss(fd);
             }
@@ -462,13 +533,23 @@ impl State {
 /// Whether the process at the other end of the link may be given a descriptor of the connection: it runs under our user id
 /// or root's, or under the one that the kernel names as the owner of the connection's other end.
 fn trusted(link: &MemoryLink, names: Addresses) -> bool {
-    let Ok((_, uid)) = wire::peer(link.fd()) else { return false };
+    let Ok((_, uid)) = wire::peer(link.fd()) else {
+        return false;
+    };
     uid == 0 || uid == sys::geteuid() || diag::peer_uid(names) == Some(uid)
 }
 
 fn watch_link(link: &'static MemoryLink) {
     let data = kind::LINK | link.index() as u64;
-    if sys::epoll_ctl(EPOLL.load(Acquire), libc::EPOLL_CTL_ADD, link.fd(), libc::EPOLLIN as u32, data).is_err() {
+    if sys::epoll_ctl(
+        EPOLL.load(Acquire),
+        libc::EPOLL_CTL_ADD,
+        link.fd(),
+        libc::EPOLLIN as u32,
+        data,
+    )
+    .is_err()
+    {
         link.lose();
     }
 }
@@ -488,17 +569,21 @@ pub fn run() {
         let longest = thread::longest_sleep_ns().map(|ns| sys::now() + ns);
         let timeout = match earlier(due, longest) {
             None => -1,
-            Some(at) => (at.saturating_sub(sys::now())).div_ceil(1_000_000).min(60_000) as i32,
+            Some(at) => (at.saturating_sub(sys::now()))
+                .div_ceil(1_000_000)
+                .min(60_000) as i32,
         };
         // SAFETY: the array has room for 64.
-        let count = match unsafe { sys::epoll_wait(EPOLL.load(Acquire), events.as_mut_ptr(), 64, timeout) } {
-            Ok(n) => n,
-            Err(Errno(libc::EINTR)) => 0,
-            Err(e) => {
-                error!("the background thread cannot wait (error {}), it ends", e.0);
-                return;
-            }
-        };
+        let count =
+            match unsafe { sys::epoll_wait(EPOLL.load(Acquire), events.as_mut_ptr(), 64, timeout) }
+            {
+                Ok(n) => n,
+                Err(Errno(libc::EINTR)) => 0,
+                Err(e) => {
+                    error!("the background thread cannot wait (error {}), it ends", e.0);
+                    return;
+                }
+            };
         let turn = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let mut state = STATE.lock()?;
             if state.is_none() {

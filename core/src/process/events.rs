@@ -27,7 +27,9 @@ static NEWS: Lock<Vec<News>> = Lock::new(Vec::new());
 
 /// Takes what has come since the last call.
 pub fn news() -> Vec<News> {
-    NEWS.lock().map(|mut n| core::mem::take(&mut *n)).unwrap_or_default()
+    NEWS.lock()
+        .map(|mut n| core::mem::take(&mut *n))
+        .unwrap_or_default()
 }
 
 fn tell(news: News) {
@@ -67,7 +69,9 @@ fn on_message(link: &'static MemoryLink, message: &Message, descriptor: Option<i
         return;
     }
     // Messages about lanes that are gone are late, not wrong.
-    let Some(s) = lanes::owner(link, message.lane()) else { return };
+    let Some(s) = lanes::owner(link, message.lane()) else {
+        return;
+    };
     match *message {
         Message::OpenAck { .. } => lanes::granted(s, link, message),
         Message::Refuse { lane, reason } => {
@@ -101,7 +105,9 @@ fn on_message(link: &'static MemoryLink, message: &Message, descriptor: Option<i
 /// The peer asks to hop: its next byte is on the lane if TCP's byte at the position is the guard.
 fn on_hop(s: &Stream, link: &MemoryLink, hop: Hop) {
     let Some(mut rx) = s.rx.lock() else { return };
-    let Some(lane) = rx.lane.filter(|l| l.id == hop.lane) else { return };
+    let Some(lane) = rx.lane.filter(|l| l.id == hop.lane) else {
+        return;
+    };
     // One sleeper in poll is woken by the token; of several only one would be.
     let readers = s.receiving.load(SeqCst) != 0 || s.polling.load(SeqCst) > 1;
     let read = rx.engine.position() + rx.engine.pushback().len() as u64;

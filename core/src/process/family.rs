@@ -60,11 +60,21 @@ pub fn before_fork() {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let len = SLOTS * size_of::<AtomicU64>();
         // SAFETY: a new mapping wherever the kernel likes; zeros are valid words.
-        match unsafe { sys::mmap(core::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1) } {
+        match unsafe {
+            sys::mmap(
+                core::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+            )
+        } {
             Ok(page) => PAGE.store(page.cast(), Release),
             Err(_) => {
                 // Without a common word nobody may take such a stream to a lane.
-                stream::all().filter(inherited).for_each(|s| s.shared.store(true, Release));
+                stream::all()
+                    .filter(inherited)
+                    .for_each(|s| s.shared.store(true, Release));
                 return;
             }
         }
@@ -103,19 +113,27 @@ pub enum Claim {
 
 /// The calling process is about to use a shared stream.
 pub fn claim(s: &Stream) -> Claim {
-    let Some(w) = word(s) else { return Claim::OnTcp };
+    let Some(w) = word(s) else {
+        return Claim::OnTcp;
+    };
     let me = sys::getpid();
     loop {
         let now = w.load(Acquire);
         let next = match now & state::MASK {
             state::FREE => mine(state::PLAIN),
-            state::PLAIN | state::LANE | state::WANTED | state::GRANTING if owner(now) == me => return Claim::Mine,
+            state::PLAIN | state::LANE | state::WANTED | state::GRANTING if owner(now) == me => {
+                return Claim::Mine;
+            }
             state::PLAIN => state::CONTESTED,
             state::CONTESTED => return Claim::OnTcp,
             _ => return Claim::OnLaneElsewhere,
         };
         if w.compare_exchange(now, next, AcqRel, Acquire).is_ok() {
-            return if next == state::CONTESTED { Claim::OnTcp } else { Claim::Mine };
+            return if next == state::CONTESTED {
+                Claim::OnTcp
+            } else {
+                Claim::Mine
+            };
         }
     }
 }
@@ -128,10 +146,12 @@ pub fn may_hop(s: &Stream) -> bool {
     let Some(w) = word(s) else { return false };
     let now = w.load(Acquire);
     match now & state::MASK {
-        state::FREE => w.compare_exchange(now, mine(state::LANE), AcqRel, Acquire).is_ok(),
-        state::PLAIN if owner(now) == sys::getpid() => {
-            w.compare_exchange(now, mine(state::LANE), AcqRel, Acquire).is_ok()
-        }
+        state::FREE => w
+            .compare_exchange(now, mine(state::LANE), AcqRel, Acquire)
+            .is_ok(),
+        state::PLAIN if owner(now) == sys::getpid() => w
+            .compare_exchange(now, mine(state::LANE), AcqRel, Acquire)
+            .is_ok(),
         state::LANE => owner(now) == sys::getpid(),
         _ => false,
     }
@@ -142,7 +162,8 @@ pub fn ask(s: &Stream) {
     let Some(w) = word(s) else { return };
     let now = w.load(Acquire);
     if now & state::MASK == state::LANE
-        && w.compare_exchange(now, state::WANTED | (now & !state::MASK), AcqRel, Acquire).is_ok()
+        && w.compare_exchange(now, state::WANTED | (now & !state::MASK), AcqRel, Acquire)
+            .is_ok()
     {
         let bell = PARENT_BELL.load(Acquire);
         if bell >= 0 {
@@ -163,8 +184,15 @@ pub enum Answer {
 
 /// What became of [`ask`].
 pub fn answer(s: &Stream) -> Answer {
-    let Some(w) = word(s) else { return Answer::OwnerGone };
-    let on_tcp = |now: u64| matches!(now & state::MASK, state::CONTESTED | state::FREE | state::PLAIN);
+    let Some(w) = word(s) else {
+        return Answer::OwnerGone;
+    };
+    let on_tcp = |now: u64| {
+        matches!(
+            now & state::MASK,
+            state::CONTESTED | state::FREE | state::PLAIN
+        )
+    };
     let now = w.load(Acquire);
     if on_tcp(now) {
         return Answer::OnTcp;
@@ -191,7 +219,11 @@ pub fn leave(s: &Stream) {
     if owner(now) != sys::getpid() {
         return;
     }
-    let then = if now & state::MASK == state::PLAIN { state::FREE } else { state::CONTESTED };
+    let then = if now & state::MASK == state::PLAIN {
+        state::FREE
+    } else {
+        state::CONTESTED
+    };
     // Somebody who contests it meanwhile has said what had to be said.
     let _ = w.compare_exchange(now, then, AcqRel, Acquire);
 }
@@ -205,7 +237,8 @@ pub fn serve() {
         let Some(w) = word(s) else { continue };
         let now = w.load(Acquire);
         if now == mine(state::WANTED)
-            && w.compare_exchange(now, mine(state::GRANTING), AcqRel, Acquire).is_ok()
+            && w.compare_exchange(now, mine(state::GRANTING), AcqRel, Acquire)
+                .is_ok()
         {
             background::pin(s);
         }

@@ -21,9 +21,11 @@ pub fn in_child() {
     super::set_pid();
     thread::forget();
     // The parent's background thread stays reachable, by a number that is not in the way.
-    let parent = Bell::BACKGROUND
-        .existing_fd()
-        .and_then(|fd| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3).and_then(|n| sys::move_high(n as i32)).ok());
+    let parent = Bell::BACKGROUND.existing_fd().and_then(|fd| {
+        sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)
+            .and_then(|n| sys::move_high(n as i32))
+            .ok()
+    });
     stream::reset_locks();
     for s in stream::all() {
         s.reset_locks();

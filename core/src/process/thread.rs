@@ -26,7 +26,9 @@ pub fn ensure() -> bool {
         FAILED => return false,
         _ => {}
     }
-    let Some(mut handle) = HANDLE.lock() else { return false };
+    let Some(mut handle) = HANDLE.lock() else {
+        return false;
+    };
     if STATE.load(Acquire) == RUNNING {
         return true;
     }
@@ -80,14 +82,23 @@ pub fn longest_sleep_ns() -> Option<u64> {
 /// Whether all other threads are gone, the initial one being a zombie.
 fn alone() -> bool {
     let mut buf = [0u8; 2048];
-    let Ok(fd) = sys::open(c"/proc/self/stat", libc::O_RDONLY, 0) else { return false };
+    let Ok(fd) = sys::open(c"/proc/self/stat", libc::O_RDONLY, 0) else {
+        return false;
+    };
     let n = sys::read(fd, &mut buf).unwrap_or(0);
     sys::close(fd);
     // proc(5): the 20th field is num_threads; the second one may hold blanks but ends with the last bracket.
     let text = &buf[..n];
-    let Some(end) = text.iter().rposition(|b| *b == b')') else { return false };
-    let field = text[end + 1..].split(|b| *b == b' ').filter(|f| !f.is_empty()).nth(17);
-    let count = field.and_then(|f| core::str::from_utf8(f).ok()).and_then(|f| f.parse::<u32>().ok());
+    let Some(end) = text.iter().rposition(|b| *b == b')') else {
+        return false;
+    };
+    let field = text[end + 1..]
+        .split(|b| *b == b' ')
+        .filter(|f| !f.is_empty())
+        .nth(17);
+    let count = field
+        .and_then(|f| core::str::from_utf8(f).ok())
+        .and_then(|f| f.parse::<u32>().ok());
     count.is_some_and(|n| n <= 2)
 }
 

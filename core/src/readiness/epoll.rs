@@ -36,7 +36,12 @@ pub struct EpollWait {
 
 impl EpollWait {
     /// `timeout`: None for ever.
-    pub fn new(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: Option<timespec>) -> Self {
+    pub fn new(
+        epfd: c_int,
+        events: *mut epoll_event,
+        max: c_int,
+        timeout: Option<timespec>,
+    ) -> Self {
         let instance = instance::of(epfd).filter(|_| max > 0 && !events.is_null());
         EpollWait {
             instance,
@@ -52,7 +57,9 @@ impl EpollWait {
 
     /// What to do now.
     pub fn step(&mut self) -> Ready {
-        let Some(i) = self.instance else { return Ready::Kernel };
+        let Some(i) = self.instance else {
+            return Ready::Kernel;
+        };
         i.settle_inside();
         if i.ours.load(Acquire) == 0 {
             return Ready::Sleep(self.left());
@@ -95,7 +102,9 @@ impl EpollWait {
 
     /// The real call, asked for by `Sleep`, returned `result` (negative: errno is set). What to do now.
     pub fn done(&mut self, result: c_int) -> Ready {
-        let Some(i) = self.instance else { return Ready::Return(result) };
+        let Some(i) = self.instance else {
+            return Ready::Return(result);
+        };
         self.disarm(i);
         if result < 0 || i.generation() != self.generation {
             return Ready::Return(result);
@@ -123,7 +132,9 @@ impl EpollWait {
             self.begun = true;
             self.deadline = now.checked_add(span);
         }
-        Some(sys::span(self.deadline.unwrap_or(u64::MAX).saturating_sub(now)))
+        Some(sys::span(
+            self.deadline.unwrap_or(u64::MAX).saturating_sub(now),
+        ))
     }
 
     fn arm(&mut self, i: &Instance) {
@@ -159,7 +170,12 @@ impl EpollWait {
 
     fn put(&self, at: usize, bits: u32, data: u64) {
         // SAFETY: at < max, and the program vouches for that many events; their layout may be packed.
-        unsafe { self.events.add(at).write_unaligned(epoll_event { events: bits, u64: data }) };
+        unsafe {
+            self.events.add(at).write_unaligned(epoll_event {
+                events: bits,
+                u64: data,
+            })
+        };
     }
 
     /// Takes our bell out of what the kernel reported behind `from`; how many are left of `n`.
@@ -190,7 +206,9 @@ impl EpollWait {
             return 0;
         }
         // SAFETY: room for max - from events.
-        let got = unsafe { sys::epoll_wait(i.fd(), self.events.add(from), (self.max - from) as c_int, 0) };
+        let got = unsafe {
+            sys::epoll_wait(i.fd(), self.events.add(from), (self.max - from) as c_int, 0)
+        };
         self.without_bell(i, from, got.unwrap_or(0))
     }
 
@@ -210,7 +228,9 @@ impl EpollWait {
             let mut slow = [(0u64, 0u32); SLOW];
             let mut asked = 0;
             {
-                let Some(mut inner) = i.inner.lock() else { return total };
+                let Some(mut inner) = i.inner.lock() else {
+                    return total;
+                };
                 let mut skip = seen;
                 total += self.pass(&mut inner, from + total, |s| {
                     let bits = if seen == 0 { look::fast(s) } else { None };
@@ -227,7 +247,8 @@ impl EpollWait {
                 });
             }
             // Those on lanes in both directions, if they are busy, must neither starve the others nor wait for them each time.
-            if asked == 0 || total > 0 && sys::now() - i.looked_slowly.load(Relaxed) < SLOW_EVERY_NS {
+            if asked == 0 || total > 0 && sys::now() - i.looked_slowly.load(Relaxed) < SLOW_EVERY_NS
+            {
                 return total;
             }
             if seen == 0 {
@@ -239,10 +260,15 @@ impl EpollWait {
                     *bits = look::slow(s);
                 }
             }
-            let Some(mut inner) = i.inner.lock() else { return total };
+            let Some(mut inner) = i.inner.lock() else {
+                return total;
+            };
             total += self.pass(&mut inner, from + total, |s| {
                 let id = s.id().get();
-                slow[..asked].iter().find(|(other, _)| *other == id).map(|(_, bits)| *bits)
+                slow[..asked]
+                    .iter()
+                    .find(|(other, _)| *other == id)
+                    .map(|(_, bits)| *bits)
             });
             if asked < SLOW {
                 return total;
@@ -251,7 +277,12 @@ impl EpollWait {
         }
     }
 
-    fn pass(&self, inner: &mut Inner, from: usize, mut ready: impl FnMut(&Stream) -> Option<u32>) -> usize {
+    fn pass(
+        &self,
+        inner: &mut Inner,
+        from: usize,
+        mut ready: impl FnMut(&Stream) -> Option<u32>,
+    ) -> usize {
         let mut n = from;
         let mut link = inner.first;
         // SAFETY: the instance's lock is held.
@@ -281,7 +312,9 @@ pub fn ready(i: &Instance) -> bool {
         let mut slow = [0u64; SLOW];
         let mut asked = 0;
         {
-            let Some(inner) = i.inner.lock() else { return false };
+            let Some(inner) = i.inner.lock() else {
+                return false;
+            };
             let mut skip = seen;
             let mut link = inner.first;
             // SAFETY: the instance's lock is held.
@@ -302,9 +335,13 @@ pub fn ready(i: &Instance) -> bool {
         }
         // Their locks come before the instance's.
         for id in &slow[..asked] {
-            let Some(s) = StreamId::from(*id).stream() else { continue };
+            let Some(s) = StreamId::from(*id).stream() else {
+                continue;
+            };
             let bits = look::slow(s);
-            let Some(inner) = i.inner.lock() else { return false };
+            let Some(inner) = i.inner.lock() else {
+                return false;
+            };
             let mut link = inner.first;
             // SAFETY: the instance's lock is held.
             while let Some(d) = unsafe { registration::data(link) } {
@@ -324,7 +361,9 @@ pub fn ready(i: &Instance) -> bool {
 /// Whether any of our streams may have something: without their locks, and without a system call.
 #[inline]
 fn news(i: &Instance) -> bool {
-    let Some(inner) = i.inner.try_lock() else { return false };
+    let Some(inner) = i.inner.try_lock() else {
+        return false;
+    };
     let mut link = inner.first;
     // SAFETY: the instance's lock is held.
     while let Some(d) = unsafe { registration::data(link) } {

@@ -81,7 +81,9 @@ pub fn made(fd: i32) {
         inner: Lock::new(Inner { first: 0, count: 0 }),
     };
     // An instance that we cannot keep is untracked: streams registered there stay on TCP.
-    let Some(i) = INSTANCES.take(blank) else { return };
+    let Some(i) = INSTANCES.take(blank) else {
+        return;
+    };
     i.fd.store(fd, Relaxed);
     i.refs.store(1, Relaxed);
     i.ours.store(0, Relaxed);
@@ -113,7 +115,8 @@ pub fn closed(fd: i32) {
     table::clear(fd);
     if i.refs.fetch_sub(1, AcqRel) > 1 {
         if i.fd() == fd
-            && let Some((other, _)) = table::entries(0, u32::MAX).find(|(_, e)| *e == Entry::Epoll(i.index))
+            && let Some((other, _)) =
+                table::entries(0, u32::MAX).find(|(_, e)| *e == Entry::Epoll(i.index))
         {
             i.fd.store(other, Release);
         }
@@ -156,7 +159,10 @@ impl Instance {
 
     /// Its bell, if it has one.
     pub fn bell(&self) -> Option<Bell> {
-        self.bell.load(Acquire).checked_sub(1).and_then(Bell::from_index)
+        self.bell
+            .load(Acquire)
+            .checked_sub(1)
+            .and_then(Bell::from_index)
     }
 
     /// Whether an event of the kernel's is our bell's.
@@ -188,7 +194,10 @@ impl Instance {
     /// [`Instance::settle`] for all that may be inside of this one.
     pub fn settle_inside(&self) {
         if self.outside.load(Acquire) {
-            INSTANCES.iter().filter(|i| i.inside.load(Acquire) && i.refs.load(Acquire) > 0).for_each(Instance::settle);
+            INSTANCES
+                .iter()
+                .filter(|i| i.inside.load(Acquire) && i.refs.load(Acquire) > 0)
+                .for_each(Instance::settle);
         }
     }
 
@@ -198,7 +207,15 @@ impl Instance {
             && let Some(fd) = self.bell().and_then(Bell::fd)
         {
             let tag = fresh_tag(data);
-            if sys::epoll_ctl(self.fd(), libc::EPOLL_CTL_MOD, fd, libc::EPOLLIN as u32, tag).is_ok() {
+            if sys::epoll_ctl(
+                self.fd(),
+                libc::EPOLL_CTL_MOD,
+                fd,
+                libc::EPOLLIN as u32,
+                tag,
+            )
+            .is_ok()
+            {
                 self.tag.store(tag, Release);
             }
         }
@@ -213,7 +230,13 @@ impl Instance {
                     let tag = fresh_tag(0);
                     let fd = bell.fd()?;
                     self.tag.store(tag, Release);
-                    match sys::epoll_ctl(self.fd(), libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, tag) {
+                    match sys::epoll_ctl(
+                        self.fd(),
+                        libc::EPOLL_CTL_ADD,
+                        fd,
+                        libc::EPOLLIN as u32,
+                        tag,
+                    ) {
                         Ok(()) => Some(bell),
                         Err(_) => {
                             bell.release();
@@ -251,7 +274,9 @@ impl Instance {
     }
 
     fn each_link(&self, mut f: impl FnMut(&'static memory::MemoryLink)) {
-        let Some(inner) = self.inner.lock() else { return };
+        let Some(inner) = self.inner.lock() else {
+            return;
+        };
         let mut link = inner.first;
         let mut last = u32::MAX;
         // SAFETY: the instance's lock is held.

@@ -2,8 +2,8 @@
 
 use crate::process::events;
 use crate::socket::receive::most;
-use crate::socket::{incoming, options};
 use crate::socket::stream::{Mode, Stream, flag};
+use crate::socket::{incoming, options};
 use crate::stream::{RecvState, SendState};
 use crate::sys;
 use core::sync::atomic::Ordering::*;
@@ -20,7 +20,8 @@ const PRI: u32 = libc::EPOLLPRI as u32;
 /// Whether a stream's readiness is ours to say: it has left TCP in a direction.
 #[inline]
 pub fn ours(s: &Stream) -> bool {
-    s.mode() == Mode::Careful && (s.view.rx.load(Acquire) | s.view.tx.load(Acquire)) & !flag::LOOK != 0
+    s.mode() == Mode::Careful
+        && (s.view.rx.load(Acquire) | s.view.tx.load(Acquire)) & !flag::LOOK != 0
 }
 
 /// The bytes that may be sent make it worth to wake a writer: as much as a quarter of the ring.
@@ -40,15 +41,27 @@ pub fn fast(s: &Stream) -> Option<u32> {
     // SAFETY: these pointers always lead to words that stay mapped, see `View`.
     let (published, consumed, left) = unsafe {
         let cursors = s.view.published.load(Acquire);
-        ((*cursors).load(Acquire), (*s.view.consumed.load(Acquire)).load(Acquire), left(s))
+        (
+            (*cursors).load(Acquire),
+            (*s.view.consumed.load(Acquire)).load(Acquire),
+            left(s),
+        )
     };
     if left {
         return None;
     }
     let there = published.saturating_sub(s.view.rx_position.load(Relaxed));
-    let readable = if there > 0 && there >= low_water(s) { IN } else { 0 };
+    let readable = if there > 0 && there >= low_water(s) {
+        IN
+    } else {
+        0
+    };
     let sent = s.view.tx_position.load(Relaxed);
-    let writable = if writable(s.view.ring.load(Relaxed), sent, consumed) { OUT } else { 0 };
+    let writable = if writable(s.view.ring.load(Relaxed), sent, consumed) {
+        OUT
+    } else {
+        0
+    };
     Some(readable | writable)
 }
 
@@ -57,7 +70,11 @@ pub fn fast(s: &Stream) -> Option<u32> {
 fn low_water(s: &Stream) -> u64 {
     let least = u64::from(s.low_water.load(Relaxed));
     // Both directions of a lane have rings of one size.
-    if least > 1 { least.min(most(s.view.ring.load(Relaxed))) } else { least }
+    if least > 1 {
+        least.min(most(s.view.ring.load(Relaxed)))
+    } else {
+        least
+    }
 }
 
 /// Whether the peer says that it went back to TCP.
@@ -71,7 +88,12 @@ unsafe fn left(s: &Stream) -> bool {
 pub fn slow(s: &Stream) -> u32 {
     events::look(s);
     incoming::settle(s);
-    let wanted = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP | libc::POLLPRI | libc::POLLRDNORM | libc::POLLWRNORM;
+    let wanted = libc::POLLIN
+        | libc::POLLOUT
+        | libc::POLLRDHUP
+        | libc::POLLPRI
+        | libc::POLLRDNORM
+        | libc::POLLWRNORM;
     let kernel = u32::from(sys::poll_now(s.fd(), wanted) as u16);
     if s.mode() != Mode::Careful {
         return kernel;
@@ -95,8 +117,13 @@ pub fn slow(s: &Stream) -> u32 {
         } else if least > 1 {
             let size = rx.lane.map_or(u64::MAX, |l| most(l.input.0.size()));
             let behind = options::in_tcp(s, &rx);
-            let last = rx.engine.tcp_limit() == u64::MAX && kernel & RDHUP != 0 || rx.engine.finished() && held > 0;
-            bits |= if last || held + behind >= least.min(size) { IN } else { 0 };
+            let last = rx.engine.tcp_limit() == u64::MAX && kernel & RDHUP != 0
+                || rx.engine.finished() && held > 0;
+            bits |= if last || held + behind >= least.min(size) {
+                IN
+            } else {
+                0
+            };
         } else if held > 0 {
             bits |= IN;
         } else if rx.engine.tcp_limit() > 0 {
@@ -123,7 +150,11 @@ pub fn slow(s: &Stream) -> u32 {
             SendState::Lane => {
                 let consumed = tx.lane.map_or(0, |l| l.out.consumed());
                 let ring = tx.lane.map_or(0, |l| l.out.0.size());
-                if writable(ring, tx.engine.position().get(), consumed) { OUT } else { 0 }
+                if writable(ring, tx.engine.position().get(), consumed) {
+                    OUT
+                } else {
+                    0
+                }
             }
             SendState::Tcp if tx.engine.control().is_empty() => kernel & OUT,
             SendState::Tcp | SendState::HopSent | SendState::TokenOut | SendState::Resuming => 0,

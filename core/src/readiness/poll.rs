@@ -27,7 +27,10 @@ struct Scratch {
 }
 
 impl Scratch {
-    const NONE: Scratch = Scratch { at: core::ptr::null_mut(), room: 0 };
+    const NONE: Scratch = Scratch {
+        at: core::ptr::null_mut(),
+        room: 0,
+    };
 
     fn reserve(&mut self, n: usize) -> bool {
         if self.room >= n {
@@ -36,7 +39,10 @@ impl Scratch {
         match sys::reserve(n * size_of::<pollfd>()) {
             Ok(p) => {
                 self.free();
-                *self = Scratch { at: p.cast(), room: n };
+                *self = Scratch {
+                    at: p.cast(),
+                    room: n,
+                };
                 true
             }
             Err(_) => false,
@@ -144,7 +150,11 @@ impl Poll {
             return Ready::Sleep(self.remaining());
         }
         if !fds.iter().any(|p| candidate(p.fd).is_some()) {
-            return if self.sets.is_some() { Ready::Sleep(self.remaining()) } else { Ready::Kernel };
+            return if self.sets.is_some() {
+                Ready::Sleep(self.remaining())
+            } else {
+                Ready::Kernel
+            };
         }
         if !fds.iter().any(|p| careful(p.fd)) {
             self.mixed = false;
@@ -249,7 +259,10 @@ impl Poll {
     pub fn left(&self) -> timespec {
         match (self.deadline, self.timeout) {
             (Some(deadline), _) => sys::span(deadline.saturating_sub(sys::now())),
-            (None, timeout) => timeout.unwrap_or(timespec { tv_sec: 0, tv_nsec: 0 }),
+            (None, timeout) => timeout.unwrap_or(timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
         }
     }
 
@@ -264,7 +277,9 @@ impl Poll {
             self.begun = true;
             self.deadline = now.checked_add(span);
         }
-        Some(sys::span(self.deadline.unwrap_or(u64::MAX).saturating_sub(now)))
+        Some(sys::span(
+            self.deadline.unwrap_or(u64::MAX).saturating_sub(now),
+        ))
     }
 
     /// Fills in what our streams are ready for; how many are.
@@ -295,7 +310,11 @@ impl Poll {
 
     /// Fills the scratch memory with what is not ours, and the bell.
     fn prepare(&mut self) -> bool {
-        let room = if self.sets.is_some() { 2 * self.count + 1 } else { self.count + 1 };
+        let room = if self.sets.is_some() {
+            2 * self.count + 1
+        } else {
+            self.count + 1
+        };
         if !self.scratch.reserve(room) {
             return false;
         }
@@ -303,11 +322,23 @@ impl Poll {
         for (i, p) in self.program().iter().enumerate() {
             let fd = if ours(p.fd).is_some() { -1 } else { p.fd };
             // SAFETY: room for count + 1.
-            unsafe { to.add(i).write(pollfd { fd, events: p.events, revents: 0 }) };
+            unsafe {
+                to.add(i).write(pollfd {
+                    fd,
+                    events: p.events,
+                    revents: 0,
+                })
+            };
         }
         let fd = self.bell.and_then(Bell::fd).unwrap_or(-1);
         // SAFETY: as above.
-        unsafe { to.add(self.count).write(pollfd { fd, events: libc::POLLIN, revents: 0 }) };
+        unsafe {
+            to.add(self.count).write(pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            })
+        };
         true
     }
 
@@ -318,7 +349,14 @@ impl Poll {
         }
         // SAFETY: prepared with count entries and one more.
         let others = unsafe { core::slice::from_raw_parts_mut(self.kernel_part(), self.count) };
-        sys::poll(others, Some(timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0)
+        sys::poll(
+            others,
+            Some(timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )
+        .unwrap_or(0)
     }
 
     /// The whole answer, now.
@@ -350,11 +388,17 @@ impl Poll {
     }
 
     fn each_stream(&self, mut f: impl FnMut(&'static Stream)) {
-        self.program().iter().filter(|p| careful(p.fd)).filter_map(|p| stream::of(p.fd)).for_each(&mut f);
+        self.program()
+            .iter()
+            .filter(|p| careful(p.fd))
+            .filter_map(|p| stream::of(p.fd))
+            .for_each(&mut f);
     }
 
     fn arm(&mut self) -> bool {
-        let Some(bell) = Bell::take_to_sleep(None) else { return false };
+        let Some(bell) = Bell::take_to_sleep(None) else {
+            return false;
+        };
         self.bell = Some(bell);
         let mut ok = true;
         let mut last = 0;
@@ -372,12 +416,17 @@ impl Poll {
     }
 
     fn disarm(&mut self) {
-        let Some(bell) = self.bell.take().filter(|bell| bell.is_mine()) else { return };
+        let Some(bell) = self.bell.take().filter(|bell| bell.is_mine()) else {
+            return;
+        };
         self.each_stream(|s| {
             s.rx_bells.fetch_and(!bell.bit(), SeqCst);
             s.tx_bells.fetch_and(!bell.bit(), SeqCst);
             s.view.show_bells(s);
-            if let Some(l) = (s.view.link.load(Acquire) as usize).checked_sub(1).and_then(memory::get) {
+            if let Some(l) = (s.view.link.load(Acquire) as usize)
+                .checked_sub(1)
+                .and_then(memory::get)
+            {
                 l.disarm(bell);
             }
         });

@@ -18,7 +18,8 @@ const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// What may stand beside EPOLLEXCLUSIVE (fs/eventpoll.c, EPOLLEXCLUSIVE_OK_BITS).
-const BESIDE_EXCLUSIVE: u32 = ALWAYS | ET | EXCLUSIVE | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
+const BESIDE_EXCLUSIVE: u32 =
+    ALWAYS | ET | EXCLUSIVE | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
 
 /// A registration, guarded by its instance's lock (the chain of a stream by the stream's).
 pub struct Registration {
@@ -85,7 +86,9 @@ pub fn rotate(inner: &mut Inner, link: u32) {
     // SAFETY: the instance's lock is held.
     unsafe {
         let Some(d) = data(link) else { return };
-        let Some(before) = data(d.previous) else { return };
+        let Some(before) = data(d.previous) else {
+            return;
+        };
         before.next = 0;
         d.previous = 0;
         let mut tail = link;
@@ -110,7 +113,9 @@ impl Data {
         if !self.armed {
             return false;
         }
-        let Some(ready) = ready else { return self.seen.change != s.view.change.load(Acquire) || s.view.needs_look() };
+        let Some(ready) = ready else {
+            return self.seen.change != s.view.change.load(Acquire) || s.view.needs_look();
+        };
         let ready = ready & (self.events | ALWAYS);
         if self.events & ET == 0 || ready == 0 {
             return ready != 0;
@@ -141,7 +146,12 @@ impl Data {
         if edge {
             // SAFETY: the pointer always leads to a word that stays mapped.
             let published = unsafe { (*s.view.published.load(Acquire)).load(Acquire) };
-            let now = Seen { bits: ready, published, full: s.view.full.load(Acquire), change: s.view.change.load(Acquire) };
+            let now = Seen {
+                bits: ready,
+                published,
+                full: s.view.full.load(Acquire),
+                change: s.view.change.load(Acquire),
+            };
             let before = self.seen;
             let new = ready & !before.bits != 0
                 || now.change != before.change
@@ -193,7 +203,13 @@ impl Data {
 }
 
 /// Brings the kernel's entry and the instance's list into line with what carries the stream.
-fn sync(s: &Stream, instance: &Instance, inner: &mut Inner, d: &mut Data, link: u32) -> sys::Result<()> {
+fn sync(
+    s: &Stream,
+    instance: &Instance,
+    inner: &mut Inner,
+    d: &mut Data,
+    link: u32,
+) -> sys::Result<()> {
     if look::ours(s) {
         if d.in_kernel {
             d.in_kernel = false;
@@ -215,7 +231,9 @@ fn sync(s: &Stream, instance: &Instance, inner: &mut Inner, d: &mut Data, link: 
 
 /// A stream's carriers have changed.
 pub fn carrier_changed(s: &Stream) {
-    let Some(first) = s.registrations.lock() else { return };
+    let Some(first) = s.registrations.lock() else {
+        return;
+    };
     let mut link = *first;
     // SAFETY: the chain is guarded by the stream's lock, the rest by the instance's.
     while let Some(d) = unsafe { data(link) } {
@@ -233,7 +251,9 @@ pub fn carrier_changed(s: &Stream) {
 
 /// The stream ends: its registrations with it, as close(2) does.
 pub fn closed(s: &Stream) {
-    let Some(mut first) = s.registrations.lock() else { return };
+    let Some(mut first) = s.registrations.lock() else {
+        return;
+    };
     let mut link = core::mem::take(&mut *first);
     // SAFETY: as above.
     while let Some(d) = unsafe { data(link) } {
@@ -258,8 +278,16 @@ fn fail(e: Errno) -> c_int {
 }
 
 /// epoll_ctl on a stream in an instance that we know.
-pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-    let Some(mut first) = s.registrations.lock() else { return fail(Errno(libc::EAGAIN)) };
+pub fn control(
+    instance: &'static Instance,
+    s: &'static Stream,
+    op: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    let Some(mut first) = s.registrations.lock() else {
+        return fail(Errno(libc::EAGAIN));
+    };
     // Find it, and what leads to it.
     let (mut link, mut before) = (*first, 0);
     // SAFETY: the stream's lock is held.
@@ -275,7 +303,9 @@ pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c
         _ if !event.is_null() => unsafe { event.read_unaligned() },
         _ => return fail(Errno(libc::EFAULT)),
     };
-    if event.events & EXCLUSIVE != 0 && (op == libc::EPOLL_CTL_MOD || event.events & !BESIDE_EXCLUSIVE != 0) {
+    if event.events & EXCLUSIVE != 0
+        && (op == libc::EPOLL_CTL_MOD || event.events & !BESIDE_EXCLUSIVE != 0)
+    {
         return fail(Errno(libc::EINVAL));
     }
     // SAFETY: as above.
@@ -283,8 +313,13 @@ pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c
         (libc::EPOLL_CTL_ADD, Some(_)) => fail(Errno(libc::EEXIST)),
         (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None) => fail(Errno(libc::ENOENT)),
         (libc::EPOLL_CTL_ADD, None) => {
-            let blank = |index| Registration { index, cell: UnsafeCell::new(Data::none()) };
-            let Some(r) = REGISTRATIONS.take(blank) else { return fail(Errno(libc::ENOSPC)) };
+            let blank = |index| Registration {
+                index,
+                cell: UnsafeCell::new(Data::none()),
+            };
+            let Some(r) = REGISTRATIONS.take(blank) else {
+                return fail(Errno(libc::ENOSPC));
+            };
             let link = r.index + 1;
             // SAFETY: nobody else knows it yet.
             let d = unsafe { &mut *r.cell.get() };
@@ -299,7 +334,9 @@ pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c
                 next_of_stream: *first,
                 ..Data::none()
             };
-            let Some(mut inner) = instance.inner.lock() else { return fail(Errno(libc::EAGAIN)) };
+            let Some(mut inner) = instance.inner.lock() else {
+                return fail(Errno(libc::EAGAIN));
+            };
             instance.avoid(event.u64);
             if let Err(e) = sync(s, instance, &mut inner, d, link) {
                 REGISTRATIONS.give(r.index);
@@ -314,10 +351,18 @@ pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c
             if d.events & EXCLUSIVE != 0 {
                 return fail(Errno(libc::EINVAL));
             }
-            let Some(mut inner) = instance.inner.lock() else { return fail(Errno(libc::EAGAIN)) };
+            let Some(mut inner) = instance.inner.lock() else {
+                return fail(Errno(libc::EAGAIN));
+            };
             instance.avoid(event.u64);
             if d.in_kernel
-                && let Err(e) = sys::epoll_ctl(instance.fd(), libc::EPOLL_CTL_MOD, fd, event.events, event.u64)
+                && let Err(e) = sys::epoll_ctl(
+                    instance.fd(),
+                    libc::EPOLL_CTL_MOD,
+                    fd,
+                    event.events,
+                    event.u64,
+                )
             {
                 return fail(e);
             }
@@ -330,7 +375,9 @@ pub fn control(instance: &'static Instance, s: &'static Stream, op: c_int, fd: c
             0
         }
         (libc::EPOLL_CTL_DEL, Some(d)) => {
-            let Some(mut inner) = instance.inner.lock() else { return fail(Errno(libc::EAGAIN)) };
+            let Some(mut inner) = instance.inner.lock() else {
+                return fail(Errno(libc::EAGAIN));
+            };
             d.unlist(&mut inner);
             instance.ours.store(inner.count, Release);
             if d.in_kernel {
@@ -378,6 +425,8 @@ impl Data {
 
     /// Its stream, if that still is the same and ours to look at.
     pub fn stream(&self) -> Option<&'static Stream> {
-        StreamId::from(self.stream).stream().filter(|s| s.mode() == Mode::Careful)
+        StreamId::from(self.stream)
+            .stream()
+            .filter(|s| s.mode() == Mode::Careful)
     }
 }

@@ -4,7 +4,8 @@ use libc::{c_int, fd_set, pollfd};
 
 const BITS: usize = usize::BITS as usize;
 /// What makes a descriptor readable, writable, exceptional (select(2), "Correspondence between select and poll").
-const READ: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR;
+const READ: i16 =
+    libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR;
 const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR;
 const EXCEPT: i16 = libc::POLLPRI;
 
@@ -19,9 +20,17 @@ impl Sets {
     ///
     /// # Safety
     /// Each set that is not null holds at least `nfds` bits, rounded up to whole words.
-    pub unsafe fn new(nfds: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Option<Sets> {
+    pub unsafe fn new(
+        nfds: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+    ) -> Option<Sets> {
         let nfds = usize::try_from(nfds).ok().filter(|n| *n <= 1 << 16)?;
-        Some(Sets { nfds, sets: [read.cast(), write.cast(), except.cast()] })
+        Some(Sets {
+            nfds,
+            sets: [read.cast(), write.cast(), except.cast()],
+        })
     }
 
     fn bit(&self, set: usize, fd: usize) -> bool {
@@ -58,7 +67,13 @@ impl Sets {
                 }
             }
             // SAFETY: the caller's room.
-            unsafe { to.add(i).write(pollfd { fd: fd as c_int, events, revents: 0 }) };
+            unsafe {
+                to.add(i).write(pollfd {
+                    fd: fd as c_int,
+                    events,
+                    revents: 0,
+                })
+            };
         }
     }
 
@@ -97,10 +112,21 @@ mod tests {
         read[0] = 1 << 3 | 1 << 5;
         write[1] = 1 << 6;
         // SAFETY: 1024 bits each.
-        let sets = unsafe { Sets::new(71, read.as_mut_ptr().cast(), write.as_mut_ptr().cast(), core::ptr::null_mut()) };
+        let sets = unsafe {
+            Sets::new(
+                71,
+                read.as_mut_ptr().cast(),
+                write.as_mut_ptr().cast(),
+                core::ptr::null_mut(),
+            )
+        };
         let sets = sets.expect("sets");
         assert_eq!(sets.count(), 3);
-        let mut fds = [pollfd { fd: 0, events: 0, revents: 0 }; 3];
+        let mut fds = [pollfd {
+            fd: 0,
+            events: 0,
+            revents: 0,
+        }; 3];
         // SAFETY: room for three.
         unsafe { sets.describe(fds.as_mut_ptr()) };
         assert_eq!(fds.map(|p| p.fd), [3, 5, 70]);
@@ -108,7 +134,9 @@ mod tests {
         fds[2].revents = libc::POLLERR;
         assert_eq!(sets.fill(&fds), 2);
         assert_eq!((read[0], write[1]), (1 << 5, 1 << 6));
+        let null = core::ptr::null_mut();
         // SAFETY: no set at all.
-        assert!(unsafe { Sets::new(-1, core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut()) }.is_none());
+        let none = unsafe { Sets::new(-1, null, null, null) };
+        assert!(none.is_none());
     }
 }

@@ -34,13 +34,18 @@ impl Score {
         }
         // The upper bits count waits that did not spin.
         let waits = (word >> 8) + 1;
-        self.0.store(if waits >= TRY_EVERY { 1 } else { waits << 8 }, Relaxed);
+        self.0
+            .store(if waits >= TRY_EVERY { 1 } else { waits << 8 }, Relaxed);
         false
     }
 
     fn paid(&self, yes: bool) {
         let score = self.0.load(Relaxed) & 0xff;
-        let new = if yes { (score + 1).min(BEST) } else { score / 2 };
+        let new = if yes {
+            (score + 1).min(BEST)
+        } else {
+            score / 2
+        };
         self.0.store(new, Relaxed);
     }
 }

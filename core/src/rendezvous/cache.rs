@@ -11,7 +11,10 @@ pub struct NegativeCache<K> {
 impl<K: std::hash::Hash + Eq + Copy> NegativeCache<K> {
     /// A cache of at most `limit` entries.
     pub fn new(limit: usize) -> Self {
-        NegativeCache { until: HashMap::new(), limit }
+        NegativeCache {
+            until: HashMap::new(),
+            limit,
+        }
     }
 
     /// Whether "no" still holds for `key`.

@@ -24,7 +24,9 @@ pub fn peer_uid(ours: Addresses) -> Option<u32> {
     if kind != SOCK_DIAG_BY_FAMILY {
         return None;
     }
-    Some(u32::from_ne_bytes(answer.get(UID..UID + 4)?.try_into().ok()?))
+    Some(u32::from_ne_bytes(
+        answer.get(UID..UID + 4)?.try_into().ok()?,
+    ))
 }
 
 /// struct nlmsghdr + struct inet_diag_req_v2 for exactly one socket.
@@ -67,7 +69,10 @@ mod tests {
         let (_b, _) = listener.accept().expect("accept");
         let names = Addresses::new(a.local_addr().expect("local"), a.peer_addr().expect("peer"));
         assert_eq!(peer_uid(names), Some(sys::geteuid()));
-        let nobody = Addresses::new(a.local_addr().expect("local"), "127.0.0.1:1".parse().expect("address"));
+        let nobody = Addresses::new(
+            a.local_addr().expect("local"),
+            "127.0.0.1:1".parse().expect("address"),
+        );
         assert_eq!(peer_uid(nobody), None);
     }
 }

@@ -153,11 +153,20 @@ impl Local {
     /// Starts the search for the process at the other end of a stream of ours that called connect.
     pub fn ask(&mut self, stream: u64, names: Addresses, now: u64) {
         if !ours(names.peer.ip(), names.local.ip()) {
-            self.outcomes.push(Outcome::Failed(stream, Reason::PeerNotReachable));
+            self.outcomes
+                .push(Outcome::Failed(stream, Reason::PeerNotReachable));
         } else if self.refused.says_no(names.peer.port(), now) {
-            self.outcomes.push(Outcome::Failed(stream, Reason::PeerWithoutRsock));
+            self.outcomes
+                .push(Outcome::Failed(stream, Reason::PeerWithoutRsock));
         } else {
-            self.asks.insert(stream, Ask { names, tries: 0, due: Some(now) });
+            self.asks.insert(
+                stream,
+                Ask {
+                    names,
+                    tries: 0,
+                    due: Some(now),
+                },
+            );
             self.tick(now);
         }
     }
@@ -168,7 +177,14 @@ impl Local {
             self.outcomes.push(Outcome::Failed(stream, Reason::Refused));
             return;
         }
-        self.asks.insert(stream, Ask { names, tries, due: Some(now + pause(tries)) });
+        self.asks.insert(
+            stream,
+            Ask {
+                names,
+                tries,
+                due: Some(now + pause(tries)),
+            },
+        );
     }
 
     /// Whether a descriptor is one of ours here.
@@ -178,10 +194,16 @@ impl Local {
 
     /// A descriptor of ours is readable.
     pub fn readable(&mut self, fd: i32, now: u64) {
-        if let Some(port) = self.ports.iter().find(|(_, p)| p.listener == Some(fd)).map(|(port, _)| *port) {
+        if let Some(port) = self
+            .ports
+            .iter()
+            .find(|(_, p)| p.listener == Some(fd))
+            .map(|(port, _)| *port)
+        {
             while let Ok(guest) = sys::accept(fd).and_then(sys::move_high) {
                 crate::table::set_internal(guest);
-                self.connections.insert(guest, Role::Guest { port, member: None });
+                self.connections
+                    .insert(guest, Role::Guest { port, member: None });
                 (self.call.watch)(guest, true);
             }
             return;
@@ -200,10 +222,21 @@ impl Local {
         trace!("rendezvous: {packet:?} from {role:?}");
         match (role, packet) {
             (Role::Guest { port, member: None }, Packet::Join(name)) => {
-                self.connections.insert(fd, Role::Guest { port: *port, member: Some(name) });
+                self.connections.insert(
+                    fd,
+                    Role::Guest {
+                        port: *port,
+                        member: Some(name),
+                    },
+                );
             }
             (Role::Guest { port, .. }, Packet::Who(id, theirs)) => self.who(fd, *port, id, theirs),
-            (Role::Guest { member: Some(name), .. }, Packet::Answer(query, yes)) => {
+            (
+                Role::Guest {
+                    member: Some(name), ..
+                },
+                Packet::Answer(query, yes),
+            ) => {
                 let name = if yes { name.clone() } else { Vec::new() };
                 self.answered(fd, query, name);
             }
@@ -233,11 +266,16 @@ impl Local {
         let query = self.next;
         self.next = self.next.wrapping_add(1);
         let members = self.connections.iter().filter_map(|(fd, role)| match role {
-            Role::Guest { port: p, member: Some(_) } if *p == port => Some(*fd),
+            Role::Guest {
+                port: p,
+                member: Some(_),
+            } if *p == port => Some(*fd),
             _ => None,
         });
         let question = Packet::Query(query, theirs).encode();
-        let waiting: Vec<i32> = members.filter(|fd| wire::send(*fd, &question, &[]).is_ok()).collect();
+        let waiting: Vec<i32> = members
+            .filter(|fd| wire::send(*fd, &question, &[]).is_ok())
+            .collect();
         if waiting.is_empty() {
             let _ = wire::send(asker, &Packet::There(id, Vec::new()).encode(), &[]);
             return;
@@ -246,7 +284,9 @@ impl Local {
     }
 
     fn answered(&mut self, member: i32, query: u32, name: Vec<u8>) {
-        let Some(q) = self.queries.get_mut(&query) else { return };
+        let Some(q) = self.queries.get_mut(&query) else {
+            return;
+        };
         q.waiting.retain(|fd| *fd != member);
         if name.is_empty() && !q.waiting.is_empty() {
             return;
@@ -257,7 +297,9 @@ impl Local {
     }
 
     fn there(&mut self, id: u32, name: Vec<u8>, now: u64) {
-        let Some(stream) = self.ids.remove(&id) else { return };
+        let Some(stream) = self.ids.remove(&id) else {
+            return;
+        };
         if name.is_empty() {
             self.retry(stream, now, Reason::PeerWithoutRsock);
         } else if self.asks.remove(&stream).is_some() {
@@ -266,7 +308,9 @@ impl Local {
     }
 
     fn retry(&mut self, stream: u64, now: u64, reason: Reason) {
-        let Some(ask) = self.asks.get_mut(&stream) else { return };
+        let Some(ask) = self.asks.get_mut(&stream) else {
+            return;
+        };
         ask.tries += 1;
         if ask.tries < TRIES {
             ask.due = Some(now + pause(ask.tries));
@@ -274,19 +318,26 @@ impl Local {
         }
         let port = ask.names.peer.port();
         self.asks.remove(&stream);
-        self.refused.remember(port, now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000, now);
+        self.refused
+            .remember(port, now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000, now);
         self.outcomes.push(Outcome::Failed(stream, reason));
     }
 
     fn drop_connection(&mut self, fd: i32, now: u64) {
-        let Some(role) = self.connections.remove(&fd) else { return };
+        let Some(role) = self.connections.remove(&fd) else {
+            return;
+        };
         (self.call.watch)(fd, false);
         crate::table::clear(fd);
         sys::close(fd);
         match role {
             Role::Guest { .. } => {
-                let open: Vec<u32> =
-                    self.queries.iter().filter(|(_, q)| q.waiting.contains(&fd)).map(|(id, _)| *id).collect();
+                let open: Vec<u32> = self
+                    .queries
+                    .iter()
+                    .filter(|(_, q)| q.waiting.contains(&fd))
+                    .map(|(id, _)| *id)
+                    .collect();
                 for query in open {
                     self.answered(fd, query, Vec::new());
                 }
@@ -300,8 +351,12 @@ impl Local {
             }
             Role::Asking { port } => {
                 self.asking.remove(&port);
-                let waiting: Vec<u64> =
-                    self.asks.iter().filter(|(_, a)| a.due.is_none() && a.names.peer.port() == port).map(|(s, _)| *s).collect();
+                let waiting: Vec<u64> = self
+                    .asks
+                    .iter()
+                    .filter(|(_, a)| a.due.is_none() && a.names.peer.port() == port)
+                    .map(|(s, _)| *s)
+                    .collect();
                 for stream in waiting {
                     self.ids.retain(|_, s| *s != stream);
                     self.retry(stream, now, Reason::PeerNotReachable);
@@ -312,7 +367,12 @@ impl Local {
 
     /// Asks whatever is due. Returns when to come again, if at all.
     pub fn tick(&mut self, now: u64) -> Option<u64> {
-        let due: Vec<u64> = self.asks.iter().filter(|(_, a)| a.due.is_some_and(|d| d <= now)).map(|(s, _)| *s).collect();
+        let due: Vec<u64> = self
+            .asks
+            .iter()
+            .filter(|(_, a)| a.due.is_some_and(|d| d <= now))
+            .map(|(s, _)| *s)
+            .collect();
         for stream in due {
             self.put(stream, now);
         }
@@ -321,12 +381,15 @@ impl Local {
 
     /// Puts the question to the owner of the port.
     fn put(&mut self, stream: u64, now: u64) {
-        let Some(ask) = self.asks.get_mut(&stream) else { return };
+        let Some(ask) = self.asks.get_mut(&stream) else {
+            return;
+        };
         let (names, port) = (ask.names, ask.names.peer.port());
         ask.due = None;
         if (self.call.hold)(names.mirrored()) {
             self.asks.remove(&stream);
-            self.outcomes.push(Outcome::Found(stream, self.name.clone()));
+            self.outcomes
+                .push(Outcome::Found(stream, self.name.clone()));
             return;
         }
         let fd = match self.asking.get(&port) {
@@ -355,7 +418,10 @@ impl Local {
 
     /// All its descriptors.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
-        self.connections.keys().copied().chain(self.ports.values().filter_map(|p| p.listener))
+        self.connections
+            .keys()
+            .copied()
+            .chain(self.ports.values().filter_map(|p| p.listener))
     }
 
     /// Closes connections to owners that nobody waits for, so that an idle process holds nothing it does not need.
@@ -385,8 +451,15 @@ mod tests {
         Addresses::new(local, std::net::SocketAddr::new(local.ip(), port))
     }
 
-    fn pair(port: u16, hold_first: fn(Addresses) -> bool, hold_second: fn(Addresses) -> bool) -> (Local, Local) {
-        let call = |hold| Callbacks { watch: |_, _| {}, hold };
+    fn pair(
+        port: u16,
+        hold_first: fn(Addresses) -> bool,
+        hold_second: fn(Addresses) -> bool,
+    ) -> (Local, Local) {
+        let call = |hold| Callbacks {
+            watch: |_, _| {},
+            hold,
+        };
         let mut a = Local::new(b"p/a".to_vec(), call(hold_first));
         let mut b = Local::new(b"p/b".to_vec(), call(hold_second));
         a.join(port);
@@ -409,7 +482,13 @@ mod tests {
     #[test]
     fn the_owner_redirects_to_the_member_that_holds_the_connection() {
         let (mut a, mut b) = pair(60_001, |_| false, |_| true);
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
+        let mut c = Local::new(
+            b"p/c".to_vec(),
+            Callbacks {
+                watch: |_, _| {},
+                hold: |_| false,
+            },
+        );
         run(&mut [&mut a, &mut b]);
         c.ask(5, names(60_001), 0);
         run(&mut [&mut c, &mut a, &mut b]);
@@ -420,10 +499,21 @@ mod tests {
     fn when_the_owner_is_gone_a_member_takes_over() {
         let (mut a, mut b) = pair(60_002, |_| true, |_| true);
         run(&mut [&mut a, &mut b]);
-        let fds: Vec<i32> = a.connections.keys().copied().chain(a.ports.values().filter_map(|p| p.listener)).collect();
+        let fds: Vec<i32> = a
+            .connections
+            .keys()
+            .copied()
+            .chain(a.ports.values().filter_map(|p| p.listener))
+            .collect();
         fds.into_iter().for_each(sys::close);
         run(&mut [&mut b]);
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
+        let mut c = Local::new(
+            b"p/c".to_vec(),
+            Callbacks {
+                watch: |_, _| {},
+                hold: |_| false,
+            },
+        );
         c.ask(6, names(60_002), 0);
         run(&mut [&mut c, &mut b]);
         assert_eq!(c.outcomes(), [Outcome::Found(6, b"p/b".to_vec())]);
@@ -431,7 +521,13 @@ mod tests {
 
     #[test]
     fn nobody_there_is_remembered_after_some_tries() {
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
+        let mut c = Local::new(
+            b"p/c".to_vec(),
+            Callbacks {
+                watch: |_, _| {},
+                hold: |_| false,
+            },
+        );
         c.ask(7, names(60_003), 0);
         let mut now = 0;
         while let Some(due) = c.tick(now) {
@@ -444,8 +540,17 @@ mod tests {
 
     #[test]
     fn an_address_of_another_host_is_not_asked_here() {
-        let mut c = Local::new(b"p/c".to_vec(), Callbacks { watch: |_, _| {}, hold: |_| false });
-        let far = Addresses::new("10.0.0.1:5".parse().expect("address"), "10.0.0.2:80".parse().expect("address"));
+        let mut c = Local::new(
+            b"p/c".to_vec(),
+            Callbacks {
+                watch: |_, _| {},
+                hold: |_| false,
+            },
+        );
+        let far = Addresses::new(
+            "10.0.0.1:5".parse().expect("address"),
+            "10.0.0.2:80".parse().expect("address"),
+        );
         c.ask(9, far, 0);
         assert_eq!(c.outcomes(), [Outcome::Failed(9, Reason::PeerNotReachable)]);
     }

@@ -41,7 +41,10 @@ fn put_address(out: &mut Vec<u8>, a: SocketAddr) {
 fn get_address(bytes: &[u8]) -> Option<SocketAddr> {
     let ip: [u8; 16] = bytes.get(..16)?.try_into().ok()?;
     let port: [u8; 2] = bytes.get(16..18)?.try_into().ok()?;
-    Some(SocketAddr::new(IpAddr::V6(Ipv6Addr::from(ip)).to_canonical(), u16::from_be_bytes(port)))
+    Some(SocketAddr::new(
+        IpAddr::V6(Ipv6Addr::from(ip)).to_canonical(),
+        u16::from_be_bytes(port),
+    ))
 }
 
 impl Packet {
@@ -54,7 +57,11 @@ impl Packet {
                 out.extend_from_slice(name);
             }
             Packet::Who(id, a) | Packet::Query(id, a) => {
-                out.push(if matches!(self, Packet::Who(..)) { b'W' } else { b'Q' });
+                out.push(if matches!(self, Packet::Who(..)) {
+                    b'W'
+                } else {
+                    b'Q'
+                });
                 out.extend_from_slice(&id.to_le_bytes());
                 put_address(&mut out, a.local);
                 put_address(&mut out, a.peer);
@@ -77,14 +84,19 @@ impl Packet {
     pub fn decode(bytes: &[u8]) -> Option<Packet> {
         let (kind, rest) = bytes.split_first()?;
         if *kind == b'J' {
-            return (!rest.is_empty() && rest.len() <= MAX_NAME).then(|| Packet::Join(rest.to_vec()));
+            return (!rest.is_empty() && rest.len() <= MAX_NAME)
+                .then(|| Packet::Join(rest.to_vec()));
         }
         let id = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?);
         let rest = &rest[4..];
         match kind {
             b'W' | b'Q' if rest.len() == 36 => {
                 let a = Addresses::new(get_address(&rest[..18])?, get_address(&rest[18..])?);
-                Some(if *kind == b'W' { Packet::Who(id, a) } else { Packet::Query(id, a) })
+                Some(if *kind == b'W' {
+                    Packet::Who(id, a)
+                } else {
+                    Packet::Query(id, a)
+                })
             }
             b'A' if rest.len() == 1 && rest[0] <= 1 => Some(Packet::Answer(id, rest[0] == 1)),
             b'T' if rest.len() <= MAX_NAME => Some(Packet::There(id, rest.to_vec())),

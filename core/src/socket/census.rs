@@ -34,11 +34,17 @@ pub fn take(fd: i32, connector: bool) -> Option<(Position, Position)> {
             return None;
         }
         // Only a picture in which nothing moved is one.
-        let same = sys::ioctl_int(fd, libc::TIOCOUTQ) == Ok(queued) && sys::ioctl_int(fd, libc::FIONREAD) == Ok(unread);
+        let same = sys::ioctl_int(fd, libc::TIOCOUTQ) == Ok(queued)
+            && sys::ioctl_int(fd, libc::FIONREAD) == Ok(unread);
         if same && info(fd) == Some((state, acked, received)) {
             // The active opener's SYN counts as an acknowledged byte.
-            let sent = acked.checked_sub(u64::from(connector))?.checked_add(queued as u64)?;
-            return Some((Position::new(sent), Position::new(received.checked_sub(unread as u64)?)));
+            let sent = acked
+                .checked_sub(u64::from(connector))?
+                .checked_add(queued as u64)?;
+            return Some((
+                Position::new(sent),
+                Position::new(received.checked_sub(unread as u64)?),
+            ));
         }
     }
     None
@@ -48,8 +54,13 @@ pub fn take(fd: i32, connector: bool) -> Option<(Position, Position)> {
 pub fn sent_agrees(fd: i32, connector: bool, position: Position) -> bool {
     (0..TRIES).any(|_| {
         let queued = sys::ioctl_int(fd, libc::TIOCOUTQ);
-        let (Ok(queued), Some((_, acked, _))) = (queued, info(fd)) else { return false };
-        acked.checked_sub(u64::from(connector)).and_then(|a| a.checked_add(queued as u64)) == Some(position.get())
+        let (Ok(queued), Some((_, acked, _))) = (queued, info(fd)) else {
+            return false;
+        };
+        acked
+            .checked_sub(u64::from(connector))
+            .and_then(|a| a.checked_add(queued as u64))
+            == Some(position.get())
     })
 }
 
@@ -57,7 +68,9 @@ pub fn sent_agrees(fd: i32, connector: bool, position: Position) -> bool {
 pub fn received_agrees(fd: i32, position: Position) -> bool {
     (0..TRIES).any(|_| {
         let unread = sys::ioctl_int(fd, libc::FIONREAD);
-        let (Ok(unread), Some((_, _, received))) = (unread, info(fd)) else { return false };
+        let (Ok(unread), Some((_, _, received))) = (unread, info(fd)) else {
+            return false;
+        };
         received.checked_sub(unread as u64) == Some(position.get())
     })
 }

@@ -35,7 +35,12 @@ pub struct Close {
 impl Close {
     /// Before `close(fd)`.
     pub fn new(fd: c_int) -> Self {
-        Close { fd, pin: None, linger: None, begun: false }
+        Close {
+            fd,
+            pin: None,
+            linger: None,
+            begun: false,
+        }
     }
 
     /// What to do now. `Next::Kernel` means: close it now.
@@ -67,7 +72,9 @@ impl Close {
         if s.shared.load(Acquire) {
             // A fork child may go on with it: hop back, without an end of any kind (H25).
             if s.mode() == Mode::Careful || self.pin.is_some() {
-                let pin = self.pin.get_or_insert_with(|| Pin::stream(s, Reason::PinnedFork));
+                let pin = self
+                    .pin
+                    .get_or_insert_with(|| Pin::stream(s, Reason::PinnedFork));
                 if let Next::Wait(w) = pin.step() {
                     return Next::Wait(w);
                 }
@@ -86,8 +93,12 @@ impl Close {
 
     /// Takes a careful stream off its lane; Some: wait and come again.
     fn leave(&mut self, s: &'static Stream) -> Option<Wait> {
-        let none = libc::linger { l_onoff: 0, l_linger: 0 };
-        let (linger, _) = sys::getsockopt(self.fd, libc::SOL_SOCKET, libc::SO_LINGER, none).unwrap_or((none, 0));
+        let none = libc::linger {
+            l_onoff: 0,
+            l_linger: 0,
+        };
+        let (linger, _) =
+            sys::getsockopt(self.fd, libc::SOL_SOCKET, libc::SO_LINGER, none).unwrap_or((none, 0));
         if !self.begun {
             self.begun = true;
             if linger.l_onoff != 0 && linger.l_linger > 0 && !s.nonblocking.load(Relaxed) {
@@ -104,10 +115,22 @@ impl Close {
             return None;
         }
         if self.linger.is_some_and(|until| sys::now() < until) {
-            const UNUSED: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+            const UNUSED: pollfd = pollfd {
+                fd: -1,
+                events: 0,
+                revents: 0,
+            };
             let events = if flushed { libc::POLLIN } else { libc::POLLOUT };
-            let first = pollfd { fd: self.fd, events, revents: 0 };
-            return Some(Wait { fds: [first, UNUSED, UNUSED], count: 1, timeout: Some(sys::span(100_000_000)) });
+            let first = pollfd {
+                fd: self.fd,
+                events,
+                revents: 0,
+            };
+            return Some(Wait {
+                fds: [first, UNUSED, UNUSED],
+                count: 1,
+                timeout: Some(sys::span(100_000_000)),
+            });
         }
         keep(s, self.fd);
         None
@@ -126,14 +149,19 @@ fn depart(s: &Stream) -> (bool, bool) {
     let answered = s.rx.lock().is_none_or(|mut rx| {
         rx.engine.freeze();
         incoming::pump(s, &mut rx);
-        !rx.engine.awaits_control() || s.tx.try_lock().is_some_and(|tx| tx.engine.state() == SendState::Dead)
+        !rx.engine.awaits_control()
+            || s.tx
+                .try_lock()
+                .is_some_and(|tx| tx.engine.state() == SendState::Dead)
     });
     (flushed, answered)
 }
 
 /// Whether the program leaves bytes unread.
 fn unread(s: &Stream) -> bool {
-    let Some(mut rx) = s.rx.lock() else { return false };
+    let Some(mut rx) = s.rx.lock() else {
+        return false;
+    };
     // Control bytes in TCP are not the program's, and would turn the kernel's close into a reset.
     incoming::pump(s, &mut rx);
     if rx.engine.state() == RecvState::Dead {
@@ -145,7 +173,15 @@ fn unread(s: &Stream) -> bool {
 /// The connection ends in a reset when its descriptor is closed.
 fn reset(s: &Stream) {
     // The kernel refuses only for a socket that is gone, which needs no reset.
-    let _ = sys::setsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 });
+    let _ = sys::setsockopt(
+        s.fd(),
+        libc::SOL_SOCKET,
+        libc::SO_LINGER,
+        libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        },
+    );
     if let Some(mut tx) = s.tx.lock() {
         tx.engine.reset();
         if let Some(lane) = &tx.lane {
@@ -160,7 +196,8 @@ fn one_less(s: &Stream, fd: c_int) {
     table::clear(fd);
     s.refs.fetch_sub(1, AcqRel);
     if s.fd() == fd
-        && let Some((other, _)) = table::entries(0, u32::MAX).find(|(_, e)| *e == Entry::Stream(s.index))
+        && let Some((other, _)) =
+            table::entries(0, u32::MAX).find(|(_, e)| *e == Entry::Stream(s.index))
     {
         super::watch::moved(s, fd, other);
         s.set_fd(other);
@@ -183,7 +220,10 @@ fn keep(s: &Stream, fd: c_int) {
             background::keep(s);
         }
         Err(e) => {
-            warn!("stream {fd}: no descriptor to finish sending with (error {}): resetting", e.0);
+            warn!(
+                "stream {fd}: no descriptor to finish sending with (error {}): resetting",
+                e.0
+            );
             reset(s);
         }
     }
@@ -215,7 +255,10 @@ pub fn finish_if_done(s: &Stream) -> bool {
 
 /// Frees what a stream has, whatever its state.
 fn release(s: &Stream) {
-    let lane = s.rx.lock().and_then(|rx| rx.lane).or_else(|| s.tx.lock().and_then(|tx| tx.lane));
+    let lane =
+        s.rx.lock()
+            .and_then(|rx| rx.lane)
+            .or_else(|| s.tx.lock().and_then(|tx| tx.lane));
     if let Some(lane) = lane {
         lane.link.send(&Message::Close { lane: lane.id }, None);
         if let Some(link) = crate::link::memory::get(lane.link.index()) {
@@ -323,19 +366,30 @@ pub fn at_exit() {
         loop {
             let now = sys::now();
             let (flushed, answered) = depart(s);
-            let until = if flushed { *answer_by.get_or_insert(now + EXIT_ANSWER_NS) } else { until };
+            let until = if flushed {
+                *answer_by.get_or_insert(now + EXIT_ANSWER_NS)
+            } else {
+                until
+            };
             if flushed && answered {
                 break;
             }
             if now >= until {
                 if !flushed {
-                    warn!("stream {}: the peer does not read, resetting at exit", s.fd());
+                    warn!(
+                        "stream {}: the peer does not read, resetting at exit",
+                        s.fd()
+                    );
                     reset(s);
                 }
                 break;
             }
             let events = if flushed { libc::POLLIN } else { libc::POLLOUT };
-            let mut one = [pollfd { fd: s.fd(), events, revents: 0 }];
+            let mut one = [pollfd {
+                fd: s.fd(),
+                events,
+                revents: 0,
+            }];
             let _ = sys::poll(&mut one, Some(sys::span(until - now)));
         }
     }

@@ -19,12 +19,11 @@ pub fn pump(s: &Stream, rx: &mut Rx) {
             TcpRead::Control { max } => {
                 let mut buf = [0u8; 64];
                 let max = max.min(buf.len());
-                sys::recv(fd, &mut buf[..max], libc::MSG_DONTWAIT).map(|n| {
-                    if n > 0 {
-                        control(s, rx, &buf[..n]);
-                    }
-                    n
-                })
+                let got = sys::recv(fd, &mut buf[..max], libc::MSG_DONTWAIT);
+                if let Ok(n @ 1..) = got {
+                    control(s, rx, &buf[..n]);
+                }
+                got
             }
             // TCP's copy of what the ring still holds stays in the kernel until the program has the ring's: who gives the ring up
             // (exec, urgent data) finds it there.
@@ -63,18 +62,32 @@ pub fn pump(s: &Stream, rx: &mut Rx) {
 fn control(s: &Stream, rx: &mut Rx, bytes: &[u8]) {
     match rx.engine.tcp_control(bytes) {
         Ok(ControlSeen::More | ControlSeen::Data) => {}
-        Ok(ControlSeen::Hopped) => debug!("stream {}: receiving from the lane from byte {}", s.fd(), rx.engine.position().get()),
+        Ok(ControlSeen::Hopped) => debug!(
+            "stream {}: receiving from the lane from byte {}",
+            s.fd(),
+            rx.engine.position().get()
+        ),
         Ok(ControlSeen::WrongToken) => {
-            warn!("stream {}: the link's peer is not the TCP peer; staying on TCP", s.fd());
+            warn!(
+                "stream {}: the link's peer is not the TCP peer; staying on TCP",
+                s.fd()
+            );
             s.reason.store(Reason::Credentials as u8, Relaxed);
             close_lane(rx);
         }
         Ok(ControlSeen::Resumed) => {
-            debug!("stream {}: the peer went back to TCP at byte {}", s.fd(), rx.engine.position().get());
+            debug!(
+                "stream {}: the peer went back to TCP at byte {}",
+                s.fd(),
+                rx.engine.position().get()
+            );
             s.view.tx.fetch_or(flag::LOOK, AcqRel);
         }
         Err(violation) => {
-            warn!("stream {}: protocol violation by the peer: {violation:?}", s.fd());
+            warn!(
+                "stream {}: protocol violation by the peer: {violation:?}",
+                s.fd()
+            );
             s.reason.store(Reason::Protocol as u8, Relaxed);
             close_lane(rx);
             outgoing::abort(s.fd());
@@ -127,8 +140,11 @@ fn ended(s: &Stream, rx: &mut Rx) {
         let pid = lane.link.peer_pid();
         if lane.link.lost() || pid > 0 && sys::gone(pid) {
             // A memory link's ring outlives its writer.
-            fate = PeerFate::Dead { published: Some(lane.input.published()) };
-            unread = lane.out.consumed() < s.view.tx_position.load(Relaxed) && s.view.tx.load(Relaxed) & flag::LANE != 0;
+            fate = PeerFate::Dead {
+                published: Some(lane.input.published()),
+            };
+            unread = lane.out.consumed() < s.view.tx_position.load(Relaxed)
+                && s.view.tx.load(Relaxed) & flag::LANE != 0;
         } else {
             let now = sys::now();
             let since = s.ended_at.load(Relaxed);
@@ -150,17 +166,27 @@ fn ended(s: &Stream, rx: &mut Rx) {
     if rx.engine.state() == RecvState::Dead {
         s.note_error(libc::ECONNRESET);
     }
-    debug!("stream {}: TCP ended at byte {}: {outcome:?}", s.fd(), rx.engine.position().get());
+    debug!(
+        "stream {}: TCP ended at byte {}: {outcome:?}",
+        s.fd(),
+        rx.engine.position().get()
+    );
 }
 
 /// What may be taken from the lane at the moment; a peer that lies loses the lane.
 #[inline]
 pub fn available(s: &Stream, rx: &mut Rx) -> u64 {
     let Some(lane) = &rx.lane else { return 0 };
-    match rx.engine.lane_available(lane.input.published(), lane.input.0.size()) {
+    match rx
+        .engine
+        .lane_available(lane.input.published(), lane.input.0.size())
+    {
         Ok(n) => n,
         Err(violation) => {
-            warn!("stream {}: the peer published nonsense ({violation:?}); going back to TCP", s.fd());
+            warn!(
+                "stream {}: the peer published nonsense ({violation:?}); going back to TCP",
+                s.fd()
+            );
             s.reason.store(Reason::Protocol as u8, Relaxed);
             close_lane(rx);
             s.view.tx.fetch_or(flag::LOOK, AcqRel);
@@ -170,26 +196,40 @@ pub fn available(s: &Stream, rx: &mut Rx) -> u64 {
 }
 
 fn flags_of(engine: &Receiver) -> u32 {
-    let end = if engine.is_shut() || engine.at_eof() || engine.reset_due() || engine.reset_taken() { flag::END } else { 0 };
+    let end = if engine.is_shut() || engine.at_eof() || engine.reset_due() || engine.reset_taken() {
+        flag::END
+    } else {
+        0
+    };
     end | match engine.state() {
         RecvState::Raw if engine.pushback().is_empty() => 0,
         RecvState::Lane => flag::LANE,
         RecvState::Dead => flag::RESET | flag::BETWEEN,
-        RecvState::Raw | RecvState::HopSeen | RecvState::TokenIn | RecvState::Skip | RecvState::Eof => flag::BETWEEN,
+        RecvState::Raw
+        | RecvState::HopSeen
+        | RecvState::TokenIn
+        | RecvState::Skip
+        | RecvState::Eof => flag::BETWEEN,
     }
 }
 
 /// Mirrors the engine's state for readers without the lock, and tells the epoll instances and the statistics of a change.
 pub fn refresh(s: &Stream, rx: &Rx) {
     let new = flags_of(&rx.engine);
-    s.view.rx_position.store(rx.engine.position().get(), Relaxed);
+    s.view
+        .rx_position
+        .store(rx.engine.position().get(), Relaxed);
     let published = match &rx.lane {
         Some(lane) if new & flag::LANE != 0 => &raw const lane.input.0.cursors().published,
         _ => &raw const NOTHING,
     };
     s.view.published.store(published.cast_mut(), Release);
     let mut old = s.view.rx.load(Acquire);
-    while let Err(now) = s.view.rx.compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire) {
+    while let Err(now) =
+        s.view
+            .rx
+            .compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire)
+    {
         old = now;
     }
     if old & !flag::LOOK == new {

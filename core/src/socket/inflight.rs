@@ -26,7 +26,11 @@ impl InFlight {
     }
 
     fn counter(&self) -> &AtomicU32 {
-        if self.receiving { &self.stream.receiving } else { &self.stream.sending }
+        if self.receiving {
+            &self.stream.receiving
+        } else {
+            &self.stream.sending
+        }
     }
 
     fn begin(s: &'static Stream, receiving: bool) -> Option<InFlight> {
@@ -43,7 +47,11 @@ impl InFlight {
                 }
             }
         }
-        let call = InFlight { stream: s, id: s.id(), receiving };
+        let call = InFlight {
+            stream: s,
+            id: s.id(),
+            receiving,
+        };
         call.counter().fetch_add(1, SeqCst);
         // Whoever makes the stream careful sets the mode first and looks at the counters then (H11).
         (s.mode() == Mode::Plain).then_some(call)

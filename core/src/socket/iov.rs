@@ -25,7 +25,12 @@ impl Cursor {
             // SAFETY: the caller vouches for `count` iovecs.
             left = left.saturating_add(unsafe { (*iov.add(i)).iov_len });
         }
-        Cursor { iov, count, offset: 0, left }
+        Cursor {
+            iov,
+            count,
+            offset: 0,
+            left,
+        }
     }
 
     /// Bytes from here to the end.
@@ -108,7 +113,10 @@ impl Cursor {
             if len == 0 {
                 break;
             }
-            out[n] = iovec { iov_base: base.cast(), iov_len: len };
+            out[n] = iovec {
+                iov_base: base.cast(),
+                iov_len: len,
+            };
             n += 1;
             left -= len;
             at.offset += len;
@@ -118,7 +126,10 @@ impl Cursor {
 }
 
 /// An iovec list with nothing in it.
-pub const EMPTY: [iovec; BATCH] = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; BATCH];
+pub const EMPTY: [iovec; BATCH] = [iovec {
+    iov_base: core::ptr::null_mut(),
+    iov_len: 0,
+}; BATCH];
 
 /// The buffers of a msghdr; None where it is null or names more iovecs than the kernel takes (EMSGSIZE there).
 ///
@@ -147,7 +158,10 @@ mod tests {
         let mut a = [0u8; 3];
         let mut b = [0u8; 0];
         let mut c = [0u8; 4];
-        let iov = [&mut a[..], &mut b[..], &mut c[..]].map(|s| iovec { iov_base: s.as_mut_ptr().cast(), iov_len: s.len() });
+        let iov = [&mut a[..], &mut b[..], &mut c[..]].map(|s| iovec {
+            iov_base: s.as_mut_ptr().cast(),
+            iov_len: s.len(),
+        });
         // SAFETY: the arrays outlive the cursor.
         let mut cursor = unsafe { Cursor::new(iov.as_ptr(), 3) };
         assert_eq!(cursor.left(), 7);

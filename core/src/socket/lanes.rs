@@ -8,7 +8,9 @@ use crate::link::{Lane, Link, bell};
 use crate::log::{debug, info};
 use crate::process::{background, family};
 use crate::stats::{self, Reason};
-use crate::stream::{Addresses, LaneId, Message, Proof, Receiver, RefuseReason, SendState, Sender, Token};
+use crate::stream::{
+    Addresses, LaneId, Message, Proof, Receiver, RefuseReason, SendState, Sender, Token,
+};
 use crate::sys::{self, lock::Guard};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::Ordering::*;
@@ -31,12 +33,18 @@ pub fn address(raw: &sockaddr_storage) -> Option<SocketAddr> {
         libc::AF_INET => {
             // SAFETY: the family says that it is a sockaddr_in.
             let a = unsafe { &*(&raw const *raw).cast::<libc::sockaddr_in>() };
-            Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr))), u16::from_be(a.sin_port)))
+            Some(SocketAddr::new(
+                IpAddr::V4(Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr))),
+                u16::from_be(a.sin_port),
+            ))
         }
         libc::AF_INET6 => {
             // SAFETY: the family says that it is a sockaddr_in6.
             let a = unsafe { &*(&raw const *raw).cast::<libc::sockaddr_in6>() };
-            Some(SocketAddr::new(IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)), u16::from_be(a.sin6_port)))
+            Some(SocketAddr::new(
+                IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)),
+                u16::from_be(a.sin6_port),
+            ))
         }
         _ => None,
     }
@@ -76,10 +84,16 @@ fn prepare(s: &Stream) -> Result<Both<'_>, NotOpened> {
     if s.receiving.load(SeqCst) != 0 || s.sending.load(SeqCst) != 0 {
         return Err(NotOpened::NotYet);
     }
-    if tx.lane.is_some() || rx.lane.is_some() || !tx.engine.on_tcp() || !rx.engine.hopped_back() || tx.engine.ended() {
+    if tx.lane.is_some()
+        || rx.lane.is_some()
+        || !tx.engine.on_tcp()
+        || !rx.engine.hopped_back()
+        || tx.engine.ended()
+    {
         return Err(NotOpened::NotYet);
     }
-    let (sent, received) = census::take(s.fd(), s.connector.load(Relaxed)).ok_or(NotOpened::Never)?;
+    let (sent, received) =
+        census::take(s.fd(), s.connector.load(Relaxed)).ok_or(NotOpened::Never)?;
     tx.engine = Sender::new(sent);
     rx.engine = Receiver::new(received);
     tx.misses = 0;
@@ -89,7 +103,11 @@ fn prepare(s: &Stream) -> Result<Both<'_>, NotOpened> {
 
 fn proof(tx: &Tx, rx: &Rx) -> Proof {
     // On a memory link the descriptor that is passed is the proof; the digest has nothing to add.
-    Proof { sent: tx.engine.position(), received: rx.engine.position(), digest: [0; 16] }
+    Proof {
+        sent: tx.engine.position(),
+        received: rx.engine.position(),
+        digest: [0; 16],
+    }
 }
 
 fn give_lane(s: &Stream, rx: &mut Rx, lane: Lane, token: Token) -> bool {
@@ -139,13 +157,26 @@ pub fn open(s: &Stream, link: &'static MemoryLink) -> Result<(), NotOpened> {
 
 /// OPEN came with the peer's descriptor: grant or refuse. The caller closes the descriptor.
 pub fn asked(link: &'static MemoryLink, message: &Message, descriptor: i32) {
-    let Message::Open { lane: id, ring, token: peers, addresses: theirs, .. } = *message else { return };
+    let Message::Open {
+        lane: id,
+        ring,
+        token: peers,
+        addresses: theirs,
+        ..
+    } = *message
+    else {
+        return;
+    };
     let refuse = |reason| {
         link.send(&Message::Refuse { lane: id, reason }, None);
     };
     // Possession of the connection's other end is the proof (H14): the descriptor must mirror a connection of ours.
-    let Some(names) = addresses(descriptor).filter(|a| *a == theirs) else { return refuse(RefuseReason::Proof) };
-    let Some(s) = find(names.mirrored()) else { return refuse(RefuseReason::NotYet) };
+    let Some(names) = addresses(descriptor).filter(|a| *a == theirs) else {
+        return refuse(RefuseReason::Proof);
+    };
+    let Some(s) = find(names.mirrored()) else {
+        return refuse(RefuseReason::NotYet);
+    };
     let Some(lane) = link.lane(id).filter(|l| l.out.0.size() == u64::from(ring)) else {
         return refuse(RefuseReason::NoMemory);
     };
@@ -157,13 +188,25 @@ pub fn asked(link: &'static MemoryLink, message: &Message, descriptor: i32) {
         lane.input.0.cursors().reset();
         let own = token().ok_or(NotOpened::NoRoom);
         let opened = own.and_then(|own| {
-            if tx.engine.open_lane(id, peers, lane.out.0.size()).is_err() || !give_lane(s, &mut rx, lane, own) {
+            if tx.engine.open_lane(id, peers, lane.out.0.size()).is_err()
+                || !give_lane(s, &mut rx, lane, own)
+            {
                 return Err(NotOpened::NotYet);
             }
             tx.lane = Some(lane);
             s.with_record(|slot| tx.flow = stats::record(slot).map(|r| &r.tx));
             let proof = proof(&tx, &rx);
-            link.send(&Message::OpenAck { lane: id, ring, key: 0, offset: 0, token: own, proof }, None);
+            link.send(
+                &Message::OpenAck {
+                    lane: id,
+                    ring,
+                    key: 0,
+                    offset: 0,
+                    token: own,
+                    proof,
+                },
+                None,
+            );
             Ok(())
         });
         if opened.is_err() {
@@ -174,7 +217,12 @@ pub fn asked(link: &'static MemoryLink, message: &Message, descriptor: i32) {
         opened
     });
     match granted {
-        Ok(()) => debug!("stream {}: lane {} granted to process {}", s.fd(), id.0, link.peer_pid()),
+        Ok(()) => debug!(
+            "stream {}: lane {} granted to process {}",
+            s.fd(),
+            id.0,
+            link.peer_pid()
+        ),
         Err(NotOpened::NotYet) => refuse(RefuseReason::NotYet),
         Err(NotOpened::NoRoom) => refuse(RefuseReason::NoMemory),
         Err(NotOpened::Never) => refuse(RefuseReason::Pinned),
@@ -192,15 +240,30 @@ pub fn find(names: Addresses) -> Option<&'static Stream> {
 
 /// OPEN_ACK: the sending direction gets its lane.
 pub fn granted(s: &Stream, link: &'static MemoryLink, message: &Message) {
-    let Message::OpenAck { lane: id, ring, token, .. } = *message else { return };
+    let Message::OpenAck {
+        lane: id,
+        ring,
+        token,
+        ..
+    } = *message
+    else {
+        return;
+    };
     let Some(mut tx) = s.tx.lock() else { return };
-    let Some(lane) = link.lane(id).filter(|l| l.out.0.size() == u64::from(ring)) else { return };
+    let Some(lane) = link.lane(id).filter(|l| l.out.0.size() == u64::from(ring)) else {
+        return;
+    };
     if tx.engine.open_lane(id, token, lane.out.0.size()).is_ok() {
         tx.lane = Some(lane);
         // The acceptor has just reset the cursors.
         s.view.show_bells(s);
         s.with_record(|slot| tx.flow = stats::record(slot).map(|r| &r.tx));
-        info!("stream {}: lane {} to process {}", s.fd(), id.0, link.peer_pid());
+        info!(
+            "stream {}: lane {} to process {}",
+            s.fd(),
+            id.0,
+            link.peer_pid()
+        );
     }
 }
 
@@ -217,7 +280,8 @@ pub fn refused(s: &Stream, lane: LaneId) {
 
 /// Whether a message about `lane` concerns what the stream has now.
 pub fn current(s: &Stream, lane: LaneId) -> bool {
-    s.rx.lock().is_some_and(|rx| rx.lane.is_some_and(|l| l.id == lane))
+    s.rx.lock()
+        .is_some_and(|rx| rx.lane.is_some_and(|l| l.id == lane))
 }
 
 /// As [`give_up_unread`], for callers that cannot wait until each stream is back before the next one starts.
@@ -278,8 +342,13 @@ pub fn give_up_unread(s: &Stream, reason: Reason) {
 /// No lane came of it: calls go straight to the kernel again.
 pub fn uncareful(s: &Stream) {
     release_if_done(s);
-    let (Some(tx), Some(rx)) = (s.tx.lock(), s.rx.lock()) else { return };
-    let plain = tx.lane.is_none() && rx.lane.is_none() && tx.engine.control().is_empty() && !tx.engine.ended();
+    let (Some(tx), Some(rx)) = (s.tx.lock(), s.rx.lock()) else {
+        return;
+    };
+    let plain = tx.lane.is_none()
+        && rx.lane.is_none()
+        && tx.engine.control().is_empty()
+        && !tx.engine.ended();
     if plain && !s.error_pending() && rx.engine.hopped_back() && s.mode() == Mode::Careful {
         super::options::pinned(s);
         s.set_mode(Mode::Plain);
@@ -290,9 +359,11 @@ pub fn uncareful(s: &Stream) {
 pub fn release_if_done(s: &Stream) {
     let Some(mut tx) = s.tx.lock() else { return };
     let Some(mut rx) = s.rx.lock() else { return };
-    let Some(lane) = rx.lane.or(tx.lane) else { return };
-    let sender_done =
-        tx.engine.state() == SendState::Dead || tx.engine.state() == SendState::Tcp && tx.engine.control().is_empty();
+    let Some(lane) = rx.lane.or(tx.lane) else {
+        return;
+    };
+    let sender_done = tx.engine.state() == SendState::Dead
+        || tx.engine.state() == SendState::Tcp && tx.engine.control().is_empty();
     if tx.engine.lane_open() || rx.engine.lane_open() || !sender_done || rx.engine.needs_ring() {
         return;
     }

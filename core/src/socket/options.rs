@@ -17,7 +17,8 @@ pub fn careful(s: &Stream) {
         s.nodelay.store(on != 0, Relaxed);
     }
     if let Ok(flags) = sys::fcntl(fd, libc::F_GETFL, 0) {
-        s.nonblocking.store(flags & libc::O_NONBLOCK as usize != 0, Relaxed);
+        s.nonblocking
+            .store(flags & libc::O_NONBLOCK as usize != 0, Relaxed);
     }
     if let Ok((least, _)) = sys::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1i32)
         && least > 1
@@ -44,8 +45,16 @@ pub fn pinned(s: &Stream) {
 }
 
 /// getsockopt on a tracked descriptor.
-pub fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> Next<c_int> {
-    let Some(s) = stream::of(fd).filter(|s| s.mode() == Mode::Careful) else { return Next::Kernel };
+pub fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> Next<c_int> {
+    let Some(s) = stream::of(fd).filter(|s| s.mode() == Mode::Careful) else {
+        return Next::Kernel;
+    };
     if level != libc::SOL_SOCKET || value.is_null() || len.is_null() {
         return Next::Kernel;
     }
@@ -81,7 +90,8 @@ fn error(s: &Stream) -> Option<c_int> {
         return error;
     }
     // On TCP proper (no pump there) the kernel tells it, and the engine must not do so again.
-    let errno = sys::getsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0i32).map_or(0, |(e, _)| e);
+    let errno =
+        sys::getsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0i32).map_or(0, |(e, _)| e);
     if errno > 0 {
         s.error_told();
     }
@@ -98,7 +108,12 @@ pub fn before_setsockopt(fd: c_int, level: c_int, name: c_int) -> Option<Pin> {
         libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_ULP),
         libc::SOL_SOCKET => matches!(
             name,
-            SO_ZEROCOPY | libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | libc::SO_TIMESTAMPING | libc::SO_OOBINLINE | libc::SO_PEEK_OFF
+            SO_ZEROCOPY
+                | libc::SO_TIMESTAMP
+                | libc::SO_TIMESTAMPNS
+                | libc::SO_TIMESTAMPING
+                | libc::SO_OOBINLINE
+                | libc::SO_PEEK_OFF
         ),
         _ => false,
     };
@@ -106,7 +121,13 @@ pub fn before_setsockopt(fd: c_int, level: c_int, name: c_int) -> Option<Pin> {
 }
 
 /// setsockopt on a tracked descriptor succeeded in the kernel.
-pub fn after_setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) {
+pub fn after_setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) {
     let Some(s) = stream::of(fd) else { return };
     if value.is_null() || (len as usize) < size_of::<c_int>() {
         return;
@@ -132,7 +153,9 @@ pub fn after_setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_vo
 pub fn ioctl(fd: c_int, request: u64, arg: *mut c_void) -> Next<c_int> {
     const SIOCOUTQ: u64 = libc::TIOCOUTQ;
     const SIOCOUTQNSD: u64 = 0x894b;
-    let Some(s) = stream::of(fd).filter(|s| s.mode() == Mode::Careful) else { return Next::Kernel };
+    let Some(s) = stream::of(fd).filter(|s| s.mode() == Mode::Careful) else {
+        return Next::Kernel;
+    };
     if arg.is_null() {
         return Next::Kernel;
     }
@@ -143,7 +166,10 @@ pub fn ioctl(fd: c_int, request: u64, arg: *mut c_void) -> Next<c_int> {
     };
     let Some(n) = answer else { return Next::Kernel };
     // SAFETY: the program's int, not null.
-    unsafe { arg.cast::<c_int>().write_unaligned(n.min(c_int::MAX as u64) as c_int) };
+    unsafe {
+        arg.cast::<c_int>()
+            .write_unaligned(n.min(c_int::MAX as u64) as c_int)
+    };
     Next::Return(0)
 }
 
@@ -168,7 +194,10 @@ pub fn in_tcp(s: &Stream, rx: &Rx) -> u64 {
     let behind = match (&rx.lane, rx.engine.state()) {
         (Some(lane), RecvState::HopSeen) if queued >= limit.saturating_add(TOKEN_LEN as u64) => {
             let read = rx.engine.position() + rx.engine.pushback().len() as u64;
-            lane.input.published().saturating_sub(read.get() + limit).min(lane.input.0.size())
+            lane.input
+                .published()
+                .saturating_sub(read.get() + limit)
+                .min(lane.input.0.size())
         }
         _ => 0,
     };
@@ -215,7 +244,9 @@ pub fn after_setfl(fd: c_int, flags: c_int) {
 
 /// shutdown on a tracked descriptor.
 pub fn shutdown(fd: c_int, how: c_int) -> Next<c_int> {
-    let Some(s) = stream::of(fd).filter(|s| s.mode() == Mode::Careful) else { return Next::Kernel };
+    let Some(s) = stream::of(fd).filter(|s| s.mode() == Mode::Careful) else {
+        return Next::Kernel;
+    };
     if !matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) {
         return Next::Kernel;
     }

@@ -25,7 +25,10 @@ const QUEUED_LIMIT: i32 = 64 << 10;
 
 /// Writes what TCP is owed: control bytes, then the ring's rest, then FIN. True when nothing is owed any more.
 pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
-    if tx.engine.control().is_empty() && tx.engine.state() != SendState::Resuming && !tx.engine.owes_fin() {
+    if tx.engine.control().is_empty()
+        && tx.engine.state() != SendState::Resuming
+        && !tx.engine.owes_fin()
+    {
         return true;
     }
     let fd = s.fd();
@@ -81,7 +84,13 @@ pub fn flush(s: &Stream, tx: &mut Tx) -> bool {
 pub fn widen(s: &Stream, tx: &Tx) -> bool {
     let range = tx.engine.resend();
     let left = (range.end - range.start).min(1 << 28) as i32;
-    sys::setsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, left.saturating_mul(2).max(64 << 10)).is_ok()
+    sys::setsockopt(
+        s.fd(),
+        libc::SOL_SOCKET,
+        libc::SO_SNDBUF,
+        left.saturating_mul(2).max(64 << 10),
+    )
+    .is_ok()
 }
 
 /// Goes back to TCP with this direction (H38: also when the other one did), and starts writing what is owed.
@@ -103,7 +112,8 @@ pub fn resume(s: &Stream, tx: &mut Tx, fin: bool) {
     {
         // The receiver need not wait for its background thread to see TCP.
         lane.out.0.cursors().left.store(1, Release);
-        lane.link.publish(&lane.out, lane.out.0.cursors().published.load(Relaxed));
+        lane.link
+            .publish(&lane.out, lane.out.0.cursors().published.load(Relaxed));
         lane.link.send(&Message::Close { lane: lane.id }, None);
     }
 }
@@ -122,7 +132,10 @@ pub fn after_link(s: &Stream, tx: &mut Tx) {
 
 /// Looks after the sending direction when the receiving one, the link or TCP gave a reason to.
 pub fn look(s: &Stream) {
-    if let Some(link) = (s.view.link.load(Acquire) as usize).checked_sub(1).and_then(memory::get) {
+    if let Some(link) = (s.view.link.load(Acquire) as usize)
+        .checked_sub(1)
+        .and_then(memory::get)
+    {
         // Is there still somebody to go back with? What the link has to say comes first, and before any lock.
         link.read();
         if link.lost() {
@@ -153,7 +166,8 @@ pub fn reset_by_peer(fd: i32) -> bool {
     const TCP_CLOSE: u8 = 7;
     // SAFETY: all-zero is a valid tcp_info.
     let none: libc::tcp_info = unsafe { core::mem::zeroed() };
-    sys::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, none).is_ok_and(|(info, _)| info.tcpi_state == TCP_CLOSE)
+    sys::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, none)
+        .is_ok_and(|(info, _)| info.tcpi_state == TCP_CLOSE)
 }
 
 /// Resets the connection: what is unsent or unread is lost, and the peer learns it.
@@ -191,7 +205,9 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
     if queued > QUEUED_LIMIT || sys::poll_now(fd, libc::POLLOUT) & libc::POLLOUT == 0 {
         return;
     }
-    let Some(hop) = tx.engine.request_hop(first) else { return };
+    let Some(hop) = tx.engine.request_hop(first) else {
+        return;
+    };
     let cursors = lane.out.0.cursors();
     cursors.published.store(hop.at.get(), Release);
     s.answer.store(0, Release);
@@ -207,7 +223,10 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
                 let _ = sys::poll(&mut [], Some(sys::span(HOP_NAP_NS)));
             }
             answer = s.answer.load(Acquire);
-            if answer >> 2 == u64::from(hop.seq) || sys::now() - start > HOP_WAIT_NS || lane.link.lost() {
+            if answer >> 2 == u64::from(hop.seq)
+                || sys::now() - start > HOP_WAIT_NS
+                || lane.link.lost()
+            {
                 break;
             }
             for _ in 0..64 {
@@ -217,7 +236,10 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
     }
     let yes = answer == u64::from(hop.seq) << 2 | 1 && s.view.tx.load(Acquire) & flag::LOOK == 0;
     if yes && tx.engine.hop_acked(hop.seq) {
-        debug!("stream {fd}: sending on the lane from byte {}", hop.at.get());
+        debug!(
+            "stream {fd}: sending on the lane from byte {}",
+            hop.at.get()
+        );
         // The peer set its cursor to the hop's position before it agreed; an older word there is not the peer's.
         cursors.left.store(0, Release);
         flush(s, tx);
@@ -226,7 +248,11 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
         tx.misses += 1;
         tx.hold = 1 << tx.misses.min(10);
         if tx.misses > MAX_MISSES {
-            s.stays_on_tcp(if answer != 0 { Reason::ReaderBusy } else { Reason::HopTimeout });
+            s.stays_on_tcp(if answer != 0 {
+                Reason::ReaderBusy
+            } else {
+                Reason::HopTimeout
+            });
         }
     }
     refresh(s, tx);
@@ -240,7 +266,10 @@ pub fn room(s: &Stream, tx: &mut Tx) -> u64 {
     if consumed > tx.engine.consumed().get()
         && let Err(violation) = tx.engine.consumed_to(Position::new(consumed))
     {
-        crate::log::warn!("stream {}: the peer consumed nonsense ({violation:?}); going back to TCP", s.fd());
+        crate::log::warn!(
+            "stream {}: the peer consumed nonsense ({violation:?}); going back to TCP",
+            s.fd()
+        );
         s.reason.store(Reason::Protocol as u8, Relaxed);
         resume(s, tx, false);
         return 0;
@@ -256,14 +285,18 @@ fn flags_of(engine: &Sender) -> u32 {
         SendState::Lane if !owed => flag::LANE,
         SendState::Lane => flag::LANE,
         SendState::Tcp if !owed => 0,
-        SendState::Tcp | SendState::HopSent | SendState::TokenOut | SendState::Resuming => flag::BETWEEN,
+        SendState::Tcp | SendState::HopSent | SendState::TokenOut | SendState::Resuming => {
+            flag::BETWEEN
+        }
     }
 }
 
 /// Mirrors the engine's state for readers without the lock, and tells the epoll instances and the statistics of a change.
 pub fn refresh(s: &Stream, tx: &Tx) {
     let new = flags_of(&tx.engine);
-    s.view.tx_position.store(tx.engine.position().get(), Relaxed);
+    s.view
+        .tx_position
+        .store(tx.engine.position().get(), Relaxed);
     let consumed = match &tx.lane {
         Some(lane) if new & flag::LANE != 0 => {
             s.view.ring.store(lane.out.0.size(), Relaxed);
@@ -273,7 +306,11 @@ pub fn refresh(s: &Stream, tx: &Tx) {
     };
     s.view.consumed.store(consumed.cast_mut(), Release);
     let mut old = s.view.tx.load(Acquire);
-    while let Err(now) = s.view.tx.compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire) {
+    while let Err(now) =
+        s.view
+            .tx
+            .compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire)
+    {
         old = now;
     }
     if old & !flag::LOOK == new {

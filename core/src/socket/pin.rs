@@ -37,17 +37,31 @@ impl Pin {
 
     /// As [`Pin::new`], for a reason that the statistics will show.
     pub fn because(fd: c_int, reason: Reason) -> Self {
-        Pin { id: stream::of(fd).map(Stream::id), reason, then: Mode::Pinned, started: None, filling_since: None }
+        Pin {
+            id: stream::of(fd).map(Stream::id),
+            reason,
+            then: Mode::Pinned,
+            started: None,
+            filling_since: None,
+        }
     }
 
     /// For a stream that is at hand.
     pub fn stream(s: &Stream, reason: Reason) -> Self {
-        Pin { id: Some(s.id()), reason, then: Mode::Pinned, started: None, filling_since: None }
+        Pin {
+            id: Some(s.id()),
+            reason,
+            then: Mode::Pinned,
+            started: None,
+            filling_since: None,
+        }
     }
 
     /// What to do now. `Next::Kernel` means: it is on TCP.
     pub fn step(&mut self) -> Next<c_int> {
-        let Some(s) = self.id.and_then(StreamId::stream) else { return Next::Kernel };
+        let Some(s) = self.id.and_then(StreamId::stream) else {
+            return Next::Kernel;
+        };
         match s.mode() {
             Mode::Plain => {
                 s.asked.store(true, Relaxed);
@@ -75,7 +89,11 @@ impl Pin {
 
     fn back(&mut self, s: &'static Stream) -> Next<c_int> {
         if self.started.is_none() {
-            debug!("stream {}: going back to TCP for good ({})", s.fd(), self.reason.name());
+            debug!(
+                "stream {}: going back to TCP for good ({})",
+                s.fd(),
+                self.reason.name()
+            );
             lanes::give_up_unread(s, self.reason);
         }
         let late = self.late();
@@ -113,7 +131,10 @@ impl Pin {
             return Next::Kernel;
         }
         if late {
-            warn!("stream {}: the peer did not come back to TCP; resetting the connection", s.fd());
+            warn!(
+                "stream {}: the peer did not come back to TCP; resetting the connection",
+                s.fd()
+            );
             outgoing::abort(s.fd());
             s.set_mode(self.then);
             family::returned(s);
@@ -134,13 +155,19 @@ impl Pin {
                 Next::Kernel
             }
             family::Answer::OwnerGone => {
-                warn!("stream {}: the process that had it on a lane is gone; resetting the connection", s.fd());
+                warn!(
+                    "stream {}: the process that had it on a lane is gone; resetting the connection",
+                    s.fd()
+                );
                 outgoing::abort(s.fd());
                 s.set_mode(Mode::Pinned);
                 Next::Kernel
             }
             family::Answer::NotYet if self.late() => {
-                warn!("stream {}: the process that has it on a lane does not answer; resetting the connection", s.fd());
+                warn!(
+                    "stream {}: the process that has it on a lane does not answer; resetting the connection",
+                    s.fd()
+                );
                 outgoing::abort(s.fd());
                 s.set_mode(Mode::Pinned);
                 Next::Kernel
@@ -154,8 +181,24 @@ impl Pin {
 }
 
 fn wait(fd: c_int, events: i16, ns: u64) -> Next<c_int> {
-    const UNUSED: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
-    Next::Wait(Wait { fds: [pollfd { fd, events, revents: 0 }, UNUSED, UNUSED], count: 1, timeout: Some(sys::span(ns)) })
+    const UNUSED: pollfd = pollfd {
+        fd: -1,
+        events: 0,
+        revents: 0,
+    };
+    Next::Wait(Wait {
+        fds: [
+            pollfd {
+                fd,
+                events,
+                revents: 0,
+            },
+            UNUSED,
+            UNUSED,
+        ],
+        count: 1,
+        timeout: Some(sys::span(ns)),
+    })
 }
 
 /// Before any exec, and before daemon(): streams that survive it hop back.
@@ -176,17 +219,27 @@ impl Default for BeforeExec {
 impl BeforeExec {
     /// Before execve and kin, in the calling process: streams without close-on-exec.
     pub fn new() -> Self {
-        BeforeExec { next: 0, begun: false, all: false, current: None }
+        BeforeExec {
+            next: 0,
+            begun: false,
+            all: false,
+            current: None,
+        }
     }
 
     /// Before daemon(3), whose parent ends without a word to us.
     pub fn daemon() -> Self {
-        BeforeExec { all: true, ..Self::new() }
+        BeforeExec {
+            all: true,
+            ..Self::new()
+        }
     }
 
     fn survives(&self, fd: i32) -> bool {
         stream::of(fd).is_some_and(|s| matches!(s.mode(), Mode::Careful | Mode::Foreign))
-            && (self.all || sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|f| f & libc::FD_CLOEXEC as usize == 0))
+            && (self.all
+                || sys::fcntl(fd, libc::F_GETFD, 0)
+                    .is_ok_and(|f| f & libc::FD_CLOEXEC as usize == 0))
     }
 
     /// What to do now. `Next::Kernel` means: go on.
@@ -209,8 +262,11 @@ impl BeforeExec {
                 }
                 self.current = None;
             }
-            let found = crate::table::entries(self.next as u32, u32::MAX).find(|(fd, _)| self.survives(*fd));
-            let Some((fd, _)) = found else { return Next::Kernel };
+            let found = crate::table::entries(self.next as u32, u32::MAX)
+                .find(|(fd, _)| self.survives(*fd));
+            let Some((fd, _)) = found else {
+                return Next::Kernel;
+            };
             self.next = fd + 1;
             self.current = Some(Pin::because(fd, Reason::PinnedExec));
         }

@@ -6,7 +6,7 @@
 use super::iov::{self, Cursor};
 use super::stream::{self, Mode, Rx, Stream, flag};
 use super::wait::{For, Sleep};
-use super::{inflight::InFlight, incoming};
+use super::{incoming, inflight::InFlight};
 use crate::calls::Next;
 use crate::link::Lane;
 use crate::readiness::spin;
@@ -61,20 +61,40 @@ impl Receive {
     pub fn new(fd: c_int, iov: *const iovec, count: usize, flags: c_int) -> Self {
         // SAFETY: the exported function's caller vouches for its buffers as long as the call lasts.
         let cursor = unsafe { Cursor::new(iov, count) };
-        Receive { fd, flags, cursor: Some(cursor), message: core::ptr::null_mut(), done: 0, sleep: None, pin: None }
+        Receive {
+            fd,
+            flags,
+            cursor: Some(cursor),
+            message: core::ptr::null_mut(),
+            done: 0,
+            sleep: None,
+            pin: None,
+        }
     }
 
     /// For recvmsg: also fills in the output fields of `msg` when it returns.
     pub fn message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Self {
         // SAFETY: the program's msghdr, as long as the call lasts.
         let cursor = unsafe { iov::of_message(msg) };
-        Receive { fd, flags, cursor, message: msg, done: 0, sleep: None, pin: None }
+        Receive {
+            fd,
+            flags,
+            cursor,
+            message: msg,
+            done: 0,
+            sleep: None,
+            pin: None,
+        }
     }
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
         let Some(s) = stream::of(self.fd) else {
-            return if self.done > 0 { self.finish(self.done as ssize_t) } else { Next::Kernel };
+            return if self.done > 0 {
+                self.finish(self.done as ssize_t)
+            } else {
+                Next::Kernel
+            };
         };
         match s.mode() {
             Mode::Careful => self.careful(s),
@@ -101,7 +121,9 @@ impl Receive {
     }
 
     fn pinned(&mut self, s: &'static Stream) -> Next<ssize_t> {
-        let pin = self.pin.get_or_insert_with(|| super::pin::Pin::stream(s, crate::stats::Reason::PinnedCall));
+        let pin = self
+            .pin
+            .get_or_insert_with(|| super::pin::Pin::stream(s, crate::stats::Reason::PinnedCall));
         match pin.step() {
             Next::Wait(w) => Next::Wait(w),
             _ => Next::Kernel,
@@ -113,14 +135,22 @@ impl Receive {
             return self.pinned(s);
         }
         // A null iovec list or message: the kernel knows the right error.
-        let Some(mut cursor) = self.cursor else { return Next::Kernel };
+        let Some(mut cursor) = self.cursor else {
+            return Next::Kernel;
+        };
         let wanted = cursor.left();
         let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
         let peek = self.flags & libc::MSG_PEEK != 0;
         // Who does not wait takes what is there (tcp_recvmsg).
         let all = self.flags & libc::MSG_WAITALL != 0 && blocking;
         // SO_RCVLOWAT as the program set it; recv waits for that much, unless it wants less (socket(7)).
-        let least = if !blocking { 0 } else if all { wanted } else { wanted.min(s.low_water.load(Relaxed) as usize) };
+        let least = if !blocking {
+            0
+        } else if all {
+            wanted
+        } else {
+            wanted.min(s.low_water.load(Relaxed) as usize)
+        };
         loop {
             match self.attempt(s, &mut cursor, peek, least) {
                 Got::Bytes(n, more) => {
@@ -147,7 +177,11 @@ impl Receive {
                 }
                 Got::Nothing(from) => {
                     if !blocking {
-                        return if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EAGAIN) };
+                        return if self.done > 0 {
+                            self.finish(self.done as ssize_t)
+                        } else {
+                            self.fail(libc::EAGAIN)
+                        };
                     }
                     match self.block(s, from, cursor.left()) {
                         Some(next) => return next,
@@ -160,7 +194,9 @@ impl Receive {
 
     /// The stream went back to TCP in the middle of a call that waits for more: receives the rest there.
     fn rest(&mut self, s: &'static Stream) -> Next<ssize_t> {
-        let Some(mut cursor) = self.cursor else { return self.finish(self.done as ssize_t) };
+        let Some(mut cursor) = self.cursor else {
+            return self.finish(self.done as ssize_t);
+        };
         let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
         let all = self.flags & libc::MSG_WAITALL != 0 && blocking;
         loop {
@@ -178,7 +214,11 @@ impl Receive {
             let mut window = iov::EMPTY;
             let count = cursor.window(&mut window, usize::MAX);
             let mut message = sys::msg(window.as_mut_ptr(), count);
-            match sys::recvmsg(s.fd(), &mut message, (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT) {
+            match sys::recvmsg(
+                s.fd(),
+                &mut message,
+                (self.flags & !libc::MSG_WAITALL) | libc::MSG_DONTWAIT,
+            ) {
                 Ok(0) => return self.finish(self.done as ssize_t),
                 Ok(n) => {
                     if let Some(counted) = counted {
@@ -202,12 +242,22 @@ impl Receive {
 
     /// Nothing is there and the call blocks: spin, then sleep. None: look again.
     fn block(&mut self, s: &'static Stream, from: From, wanted: usize) -> Option<Next<ssize_t>> {
-        let sleep = self.sleep.get_or_insert_with(|| Sleep::new(s, For::Receive));
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Sleep::new(s, For::Receive));
         if sleep.interrupted() {
-            return Some(if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EINTR) });
+            return Some(if self.done > 0 {
+                self.finish(self.done as ssize_t)
+            } else {
+                self.fail(libc::EINTR)
+            });
         }
         if sleep.timed_out() {
-            return Some(if self.done > 0 { self.finish(self.done as ssize_t) } else { self.fail(libc::EAGAIN) });
+            return Some(if self.done > 0 {
+                self.finish(self.done as ssize_t)
+            } else {
+                self.fail(libc::EAGAIN)
+            });
         }
         let lane = match from {
             From::Lane(lane, seen) => Some((lane, seen)),
@@ -242,8 +292,16 @@ impl Receive {
 
     /// One look at everything that may have the next byte.
     #[inline]
-    fn attempt(&mut self, s: &'static Stream, cursor: &mut Cursor, peek: bool, least: usize) -> Got {
-        let Some(mut rx) = s.rx.lock() else { return Got::Failed(libc::EAGAIN) };
+    fn attempt(
+        &mut self,
+        s: &'static Stream,
+        cursor: &mut Cursor,
+        peek: bool,
+        least: usize,
+    ) -> Got {
+        let Some(mut rx) = s.rx.lock() else {
+            return Got::Failed(libc::EAGAIN);
+        };
         if s.mode() != Mode::Careful {
             return Got::Again;
         }
@@ -259,7 +317,14 @@ impl Receive {
         got
     }
 
-    fn attempt_locked(&mut self, s: &'static Stream, rx: &mut Rx, cursor: &mut Cursor, peek: bool, least: usize) -> Got {
+    fn attempt_locked(
+        &mut self,
+        s: &'static Stream,
+        rx: &mut Rx,
+        cursor: &mut Cursor,
+        peek: bool,
+        least: usize,
+    ) -> Got {
         let discard = self.flags & libc::MSG_TRUNC != 0;
         let mut looked = false;
         loop {
@@ -275,7 +340,10 @@ impl Receive {
                     }
                     match rx.lane {
                         Some(lane) if available < most(lane.input.0.size()) => {
-                            return Got::Nothing(From::Lane(lane, rx.engine.position().get() + available));
+                            return Got::Nothing(From::Lane(
+                                lane,
+                                rx.engine.position().get() + available,
+                            ));
                         }
                         _ if peek => return Got::Pin,
                         _ => {}
@@ -301,7 +369,9 @@ impl Receive {
                         let count = cursor.window(&mut window, usize::MAX);
                         let mut message = sys::msg(window.as_mut_ptr(), count);
                         // An error or end is told when it is the next thing to tell.
-                        let more = sys::recvmsg(s.fd(), &mut message, libc::MSG_PEEK | libc::MSG_DONTWAIT).unwrap_or(0);
+                        let more =
+                            sys::recvmsg(s.fd(), &mut message, libc::MSG_PEEK | libc::MSG_DONTWAIT)
+                                .unwrap_or(0);
                         cursor.advance(more);
                         n += more;
                     }
@@ -326,7 +396,7 @@ impl Receive {
                 return told.map_or(Got::End, Got::Failed);
             }
             match rx.engine.tcp_read() {
-                TcpRead::Data { max } => return self.from_tcp(s, rx, cursor, max, least),
+                TcpRead::Data { max } => return self.receive_from_tcp(s, rx, cursor, max, least),
                 TcpRead::Control { .. } | TcpRead::Skip { .. } => {
                     let lane = s.view.rx.load(Acquire) & (flag::LANE | flag::LOOK) == flag::LANE;
                     let left = rx.lane.as_ref().is_some_and(|l| l.input.left());
@@ -354,7 +424,14 @@ impl Receive {
         }
     }
 
-    fn from_tcp(&mut self, s: &Stream, rx: &mut Rx, cursor: &mut Cursor, max: u64, least: usize) -> Got {
+    fn receive_from_tcp(
+        &mut self,
+        s: &Stream,
+        rx: &mut Rx,
+        cursor: &mut Cursor,
+        max: u64,
+        least: usize,
+    ) -> Got {
         let mut window = iov::EMPTY;
         let count = cursor.window(&mut window, usize::try_from(max).unwrap_or(usize::MAX));
         let mut message = sys::msg(window.as_mut_ptr(), count);
@@ -376,7 +453,9 @@ impl Receive {
             Ok(n) => {
                 if !peek {
                     rx.engine.tcp_data(n as u64);
-                    s.view.rx_position.store(rx.engine.position().get(), Relaxed);
+                    s.view
+                        .rx_position
+                        .store(rx.engine.position().get(), Relaxed);
                 }
                 cursor.advance(n);
                 Got::Bytes(n, n as u64 == max)
@@ -428,7 +507,14 @@ impl Receive {
 }
 
 #[inline]
-fn take_from_lane(s: &Stream, rx: &mut Rx, cursor: &mut Cursor, available: u64, peek: bool, discard: bool) -> usize {
+fn take_from_lane(
+    s: &Stream,
+    rx: &mut Rx,
+    cursor: &mut Cursor,
+    available: u64,
+    peek: bool,
+    discard: bool,
+) -> usize {
     let Some(lane) = rx.lane else { return 0 };
     let from = rx.engine.position().get();
     let n = available.min(cursor.left() as u64) as usize;

@@ -48,7 +48,16 @@ impl Transmit {
     pub fn new(fd: c_int, iov: *const iovec, count: usize, flags: c_int) -> Self {
         // SAFETY: the exported function's caller vouches for its buffers as long as the call lasts.
         let cursor = unsafe { Cursor::new(iov, count) };
-        Transmit { fd, flags, cursor: Some(cursor), control: false, done: 0, sleep: None, pin: None, stuck: None }
+        Transmit {
+            fd,
+            flags,
+            cursor: Some(cursor),
+            control: false,
+            done: 0,
+            sleep: None,
+            pin: None,
+            stuck: None,
+        }
     }
 
     /// For sendmsg.
@@ -57,13 +66,26 @@ impl Transmit {
         let cursor = unsafe { iov::of_message(msg) };
         // SAFETY: as above; null was sorted out.
         let control = cursor.is_some() && unsafe { (*msg).msg_controllen } > 0;
-        Transmit { fd, flags, cursor, control, done: 0, sleep: None, pin: None, stuck: None }
+        Transmit {
+            fd,
+            flags,
+            cursor,
+            control,
+            done: 0,
+            sleep: None,
+            pin: None,
+            stuck: None,
+        }
     }
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
         let Some(s) = stream::of(self.fd) else {
-            return if self.done > 0 { Next::Return(self.done as ssize_t) } else { Next::Kernel };
+            return if self.done > 0 {
+                Next::Return(self.done as ssize_t)
+            } else {
+                Next::Kernel
+            };
         };
         match s.mode() {
             Mode::Careful => self.careful(s),
@@ -107,9 +129,14 @@ impl Transmit {
     }
 
     fn pinned(&mut self, s: &'static Stream) -> Next<ssize_t> {
-        let reason =
-            if self.flags & libc::MSG_OOB != 0 { crate::stats::Reason::PinnedOob } else { crate::stats::Reason::PinnedCall };
-        let pin = self.pin.get_or_insert_with(|| super::pin::Pin::stream(s, reason));
+        let reason = if self.flags & libc::MSG_OOB != 0 {
+            crate::stats::Reason::PinnedOob
+        } else {
+            crate::stats::Reason::PinnedCall
+        };
+        let pin = self
+            .pin
+            .get_or_insert_with(|| super::pin::Pin::stream(s, reason));
         match pin.step() {
             Next::Wait(w) => Next::Wait(w),
             _ => Next::Kernel,
@@ -120,7 +147,9 @@ impl Transmit {
         if self.flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY) != 0 || self.control {
             return self.pinned(s);
         }
-        let Some(mut cursor) = self.cursor else { return Next::Kernel };
+        let Some(mut cursor) = self.cursor else {
+            return Next::Kernel;
+        };
         if cursor.left() == 0 && self.done == 0 {
             return Next::Kernel;
         }
@@ -169,11 +198,14 @@ impl Transmit {
 
     /// The stream went back to TCP in the middle of a call: sends what is left of it there.
     fn rest(&mut self, s: &'static Stream) -> Next<ssize_t> {
-        let Some(mut cursor) = self.cursor else { return self.so_far(0) };
+        let Some(mut cursor) = self.cursor else {
+            return self.so_far(0);
+        };
         let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
         loop {
             // An error is the next call's to report, so the kernel must not tell us.
-            if cursor.left() == 0 || sys::poll_now(s.fd(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
+            if cursor.left() == 0 || sys::poll_now(s.fd(), 0) & (libc::POLLERR | libc::POLLHUP) != 0
+            {
                 return self.so_far(0);
             }
             let counted = InFlight::send(s);
@@ -185,7 +217,11 @@ impl Transmit {
             let mut window = iov::EMPTY;
             let count = cursor.window(&mut window, usize::MAX);
             let message = sys::msg(window.as_mut_ptr(), count);
-            match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+            match sys::sendmsg(
+                s.fd(),
+                &message,
+                self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            ) {
                 Ok(n) => {
                     if let Some(counted) = counted {
                         counted.finish(n as ssize_t);
@@ -222,7 +258,9 @@ impl Transmit {
         if sleep.timed_out() {
             return Some(self.so_far(libc::EAGAIN));
         }
-        let Some(lane) = lane else { return Some(Next::Wait(sleep.wait(libc::POLLOUT))) };
+        let Some(lane) = lane else {
+            return Some(Next::Wait(sleep.wait(libc::POLLOUT)));
+        };
         let consumed = lane.out.consumed();
         let now = sys::now();
         match self.stuck {
@@ -239,9 +277,14 @@ impl Transmit {
         if sleep.armed() {
             return Some(Next::Wait(sleep.wait_at_most(libc::POLLRDHUP, STALL_NS)));
         }
-        let full_at = s.view.tx_position.load(Relaxed).saturating_sub(lane.out.0.size());
+        let full_at = s
+            .view
+            .tx_position
+            .load(Relaxed)
+            .saturating_sub(lane.out.0.size());
         let news = || {
-            lane.out.consumed() > full_at || s.view.tx.load(Acquire) & (flag::LOOK | flag::LANE | flag::END) != flag::LANE
+            lane.out.consumed() > full_at
+                || s.view.tx.load(Acquire) & (flag::LOOK | flag::LANE | flag::END) != flag::LANE
         };
         if spin::spin(&s.tx_spin, news) {
             return None;
@@ -258,7 +301,9 @@ impl Transmit {
         if s.view.tx.load(Acquire) & flag::LOOK != 0 {
             super::incoming::settle(s);
         }
-        let Some(mut tx) = s.tx.lock() else { return Put::Failed(libc::EAGAIN) };
+        let Some(mut tx) = s.tx.lock() else {
+            return Put::Failed(libc::EAGAIN);
+        };
         if s.mode() != Mode::Careful {
             return Put::Again;
         }
@@ -266,7 +311,8 @@ impl Transmit {
             outgoing::after_link(s, &mut tx);
         }
         let put = self.attempt_locked(s, &mut tx, cursor);
-        let kick = tx.engine.state() == SendState::Tcp && tx.lane.is_some() && !tx.engine.lane_open();
+        let kick =
+            tx.engine.state() == SendState::Tcp && tx.lane.is_some() && !tx.engine.lane_open();
         drop(tx);
         if kick {
             super::lanes::release_if_done(s);
@@ -304,7 +350,9 @@ impl Transmit {
                         return Put::Full(None);
                     }
                     if outgoing::may_hop(tx) {
-                        let Some(first) = cursor.first() else { return Put::Kernel };
+                        let Some(first) = cursor.first() else {
+                            return Put::Kernel;
+                        };
                         outgoing::try_hop(s, tx, first);
                         if tx.engine.state() != SendState::Tcp {
                             continue;
@@ -317,16 +365,24 @@ impl Transmit {
     }
 
     fn onto_tcp(&mut self, s: &Stream, tx: &mut Tx, cursor: &mut Cursor) -> Put {
-        let Some(first) = cursor.first() else { return Put::Kernel };
+        let Some(first) = cursor.first() else {
+            return Put::Kernel;
+        };
         let forbidden = tx.engine.forbidden_next();
         debug_assert!(forbidden.is_none_or(|b| self.done > 0 || b != first));
         let mut window = iov::EMPTY;
         let count = cursor.window(&mut window, usize::MAX);
         let message = sys::msg(window.as_mut_ptr(), count);
-        match sys::sendmsg(s.fd(), &message, self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+        match sys::sendmsg(
+            s.fd(),
+            &message,
+            self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        ) {
             Ok(n) => {
                 tx.engine.wrote_tcp(n as u64);
-                s.view.tx_position.store(tx.engine.position().get(), Relaxed);
+                s.view
+                    .tx_position
+                    .store(tx.engine.position().get(), Relaxed);
                 cursor.advance(n);
                 Put::Bytes(n)
             }

@@ -28,12 +28,22 @@ pub struct SendFile {
 impl SendFile {
     /// `offset` may be null, as for sendfile(2).
     pub fn new(out: c_int, input: c_int, offset: *mut off_t, count: usize) -> Self {
-        SendFile { out, input, offset, count: count.min(LIMIT), done: 0, send: None, pin: None }
+        SendFile {
+            out,
+            input,
+            offset,
+            count: count.min(LIMIT),
+            done: 0,
+            send: None,
+            pin: None,
+        }
     }
 
     /// What to do now.
     pub fn step(&mut self) -> Next<ssize_t> {
-        let Some(s) = stream::of(self.out).filter(|s| matches!(s.mode(), Mode::Careful | Mode::Foreign | Mode::Plain)) else {
+        let Some(s) = stream::of(self.out)
+            .filter(|s| matches!(s.mode(), Mode::Careful | Mode::Foreign | Mode::Plain))
+        else {
             return Next::Kernel;
         };
         if s.mode() == Mode::Plain {
@@ -50,7 +60,9 @@ impl SendFile {
             // SAFETY: the program's offset, not null.
             Ok(unsafe { *self.offset })
         };
-        let Ok(mut position) = position else { return self.by_kernel() };
+        let Ok(mut position) = position else {
+            return self.by_kernel();
+        };
         if s.mode() == Mode::Foreign {
             return self.by_kernel();
         }
@@ -71,7 +83,10 @@ impl SendFile {
                 }
             };
             let mut iov = sys::iov(&buf[..n]);
-            let mut send = self.send.take().unwrap_or_else(|| Transmit::new(self.out, &raw const iov, 1, 0));
+            let mut send = self
+                .send
+                .take()
+                .unwrap_or_else(|| Transmit::new(self.out, &raw const iov, 1, 0));
             send.aim(&raw mut iov, 1);
             let next = send.step();
             let accepted = send.accepted();
@@ -87,7 +102,9 @@ impl SendFile {
                     self.send = Some(send);
                     return Next::Wait(w);
                 }
-                Next::Kernel | Next::Counted(_) if self.done > 0 => return Next::Return(self.done as ssize_t),
+                Next::Kernel | Next::Counted(_) if self.done > 0 => {
+                    return Next::Return(self.done as ssize_t);
+                }
                 Next::Kernel => return Next::Kernel,
                 Next::Counted(c) => return Next::Counted(c),
             }
@@ -106,7 +123,9 @@ impl SendFile {
     }
 
     fn by_kernel(&mut self) -> Next<ssize_t> {
-        let pin = self.pin.get_or_insert_with(|| Pin::because(self.out, Reason::PinnedCall));
+        let pin = self
+            .pin
+            .get_or_insert_with(|| Pin::because(self.out, Reason::PinnedCall));
         match pin.step() {
             Next::Wait(w) => Next::Wait(w),
             _ => Next::Kernel,
@@ -128,9 +147,18 @@ pub struct Splice {
 
 impl Splice {
     /// The arguments of splice(2).
-    pub fn new(input: c_int, _off_in: *mut i64, out: c_int, _off_out: *mut i64, _len: usize, _flags: u32) -> Self {
+    pub fn new(
+        input: c_int,
+        _off_in: *mut i64,
+        out: c_int,
+        _off_out: *mut i64,
+        _len: usize,
+        _flags: u32,
+    ) -> Self {
         let pin = |fd| stream::of(fd).map(|_| Pin::because(fd, Reason::PinnedCall));
-        Splice { ends: [pin(input), pin(out)] }
+        Splice {
+            ends: [pin(input), pin(out)],
+        }
     }
 
     /// What to do now.

@@ -11,7 +11,9 @@ use crate::stats;
 use crate::stream::{Position, Receiver, Sender};
 use crate::sys::{self, lock::Lock};
 use crate::table::{self, Entry};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*,
+};
 
 /// What a stream is at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,13 +75,23 @@ pub struct Rx {
 
 impl Tx {
     fn new() -> Tx {
-        Tx { engine: Sender::new(Position::ZERO), lane: None, hold: 0, misses: 0, flow: None }
+        Tx {
+            engine: Sender::new(Position::ZERO),
+            lane: None,
+            hold: 0,
+            misses: 0,
+            flow: None,
+        }
     }
 }
 
 impl Rx {
     fn new() -> Rx {
-        Rx { engine: Receiver::new(Position::ZERO), lane: None, flow: None }
+        Rx {
+            engine: Receiver::new(Position::ZERO),
+            lane: None,
+            flow: None,
+        }
     }
 }
 
@@ -208,15 +220,18 @@ impl View {
     pub fn show_lane(&self, lane: &Lane) {
         let (input, out) = (lane.input.0.cursors(), lane.out.0.cursors());
         self.left.store((&raw const input.left).cast_mut(), Release);
-        self.reader_bells.store((&raw const input.reader_bells).cast_mut(), Release);
-        self.writer_bells.store((&raw const out.writer_bells).cast_mut(), Release);
+        self.reader_bells
+            .store((&raw const input.reader_bells).cast_mut(), Release);
+        self.writer_bells
+            .store((&raw const out.writer_bells).cast_mut(), Release);
         self.link.store(lane.link.index() as u32 + 1, Release);
     }
 
     /// Whether TCP or the peer gave a reason to look under the locks.
     pub fn needs_look(&self) -> bool {
         // SAFETY: the word stays mapped for the life of the process; null means that there is no lane.
-        let left = unsafe { self.left.load(Acquire).as_ref() }.is_some_and(|w| w.load(Acquire) != 0);
+        let left =
+            unsafe { self.left.load(Acquire).as_ref() }.is_some_and(|w| w.load(Acquire) != 0);
         left || (self.rx.load(Acquire) | self.tx.load(Acquire)) & flag::LOOK != 0
     }
 
@@ -271,7 +286,9 @@ impl StreamId {
 
     /// The stream, if it still is the same.
     pub fn stream(self) -> Option<&'static Stream> {
-        STREAMS.get(self.0 as u32).filter(|s| s.id() == self && s.mode() != Mode::Free)
+        STREAMS
+            .get(self.0 as u32)
+            .filter(|s| s.id() == self && s.mode() != Mode::Free)
     }
 }
 
@@ -428,7 +445,9 @@ impl Stream {
 
     /// Its name.
     pub fn id(&self) -> StreamId {
-        StreamId(u64::from(self.generation.load(Acquire) & GENERATION) << 32 | u64::from(self.index))
+        StreamId(
+            u64::from(self.generation.load(Acquire) & GENERATION) << 32 | u64::from(self.index),
+        )
     }
 
     /// What it is.
@@ -444,7 +463,9 @@ impl Stream {
 
     /// Changes what it is if it still is `from`.
     pub fn change_mode(&self, from: Mode, to: Mode) -> bool {
-        self.mode.compare_exchange(from as u8, to as u8, SeqCst, SeqCst).is_ok()
+        self.mode
+            .compare_exchange(from as u8, to as u8, SeqCst, SeqCst)
+            .is_ok()
     }
 
     /// A descriptor of the TCP socket.
@@ -460,30 +481,43 @@ impl Stream {
 
     /// Whether either direction uses or is about to use a lane.
     pub fn hopped(&self) -> bool {
-        (self.view.rx.load(Acquire) | self.view.tx.load(Acquire)) & (flag::LANE | flag::BETWEEN) != 0
+        (self.view.rx.load(Acquire) | self.view.tx.load(Acquire)) & (flag::LANE | flag::BETWEEN)
+            != 0
     }
 
     /// Whether a lane is asked for or agreed on, hopped or not.
     pub fn lane_pending(&self) -> bool {
-        self.rx.try_lock().is_none_or(|rx| rx.lane.is_some()) || self.tx.try_lock().is_none_or(|tx| tx.lane.is_some())
+        self.rx.try_lock().is_none_or(|rx| rx.lane.is_some())
+            || self.tx.try_lock().is_none_or(|tx| tx.lane.is_some())
     }
 
     /// Statistics of this stream, listing it first if need be.
     pub fn with_record(&self, f: impl FnOnce(stats::Slot)) {
-        let Some(mut record) = self.record.lock() else { return };
+        let Some(mut record) = self.record.lock() else {
+            return;
+        };
         if record.is_none() {
-            let role = if self.connector.load(Relaxed) { stats::Role::Connector } else { stats::Role::Acceptor };
+            let role = if self.connector.load(Relaxed) {
+                stats::Role::Connector
+            } else {
+                stats::Role::Acceptor
+            };
             let bytes = |r: sys::Result<(libc::sockaddr_storage, u32)>| {
                 let mut out = ([0u8; 28], 0);
                 if let Ok((address, len)) = r {
                     out.1 = (len as usize).min(28);
                     // SAFETY: a sockaddr_storage has at least 28 bytes, all initialised.
-                    let raw = unsafe { core::slice::from_raw_parts((&raw const address).cast::<u8>(), 28) };
+                    let raw = unsafe {
+                        core::slice::from_raw_parts((&raw const address).cast::<u8>(), 28)
+                    };
                     out.0.copy_from_slice(raw);
                 }
                 out
             };
-            let (local, peer) = (bytes(sys::getsockname(self.fd())), bytes(sys::getpeername(self.fd())));
+            let (local, peer) = (
+                bytes(sys::getsockname(self.fd())),
+                bytes(sys::getpeername(self.fd())),
+            );
             *record = stats::open_stream(self.fd(), role, &local.0[..local.1], &peer.0[..peer.1]);
         }
         if let Some(slot) = *record {
@@ -519,7 +553,9 @@ impl Stream {
 
     /// The errno to be reported; once.
     pub fn take_error(&self) -> Option<i32> {
-        self.error.fetch_update(AcqRel, Acquire, |e| (e > 0).then_some(-1)).ok()
+        self.error
+            .fetch_update(AcqRel, Acquire, |e| (e > 0).then_some(-1))
+            .ok()
     }
 
     /// A bell for a thread that wants to sleep until something can be received or sent.

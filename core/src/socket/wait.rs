@@ -31,7 +31,14 @@ pub struct Sleep {
 impl Sleep {
     /// For a call on `stream`.
     pub fn new(stream: &'static Stream, what: For) -> Sleep {
-        Sleep { what, stream, bell: None, deadline: None, asked_timeout: false, interrupted: false }
+        Sleep {
+            what,
+            stream,
+            bell: None,
+            deadline: None,
+            asked_timeout: false,
+            interrupted: false,
+        }
     }
 
     fn bells(&self) -> (&'static AtomicU64, &'static AtomicU8) {
@@ -61,7 +68,9 @@ impl Sleep {
     /// more after it, then sleeps. False: no bell is to be had.
     pub fn arm(&mut self, lane: Option<Lane>) -> bool {
         let (bells, hint) = self.bells();
-        let Some(bell) = self.stream.take_bell(hint) else { return false };
+        let Some(bell) = self.stream.take_bell(hint) else {
+            return false;
+        };
         bells.fetch_or(bell.bit(), SeqCst);
         self.stream.view.show_bells(self.stream);
         self.bell = Some((bell, lane));
@@ -81,8 +90,15 @@ impl Sleep {
     pub fn wait(&mut self, tcp: i16) -> Wait {
         if !self.asked_timeout {
             self.asked_timeout = true;
-            let name = if self.what == For::Receive { libc::SO_RCVTIMEO } else { libc::SO_SNDTIMEO };
-            let none = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let name = if self.what == For::Receive {
+                libc::SO_RCVTIMEO
+            } else {
+                libc::SO_SNDTIMEO
+            };
+            let none = libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            };
             if let Ok((t, _)) = sys::getsockopt(self.stream.fd(), libc::SOL_SOCKET, name, none)
                 && (t.tv_sec, t.tv_usec) != (0, 0)
             {
@@ -90,17 +106,35 @@ impl Sleep {
                 self.deadline = Some(sys::now().saturating_add(ns));
             }
         }
-        const UNUSED: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+        const UNUSED: pollfd = pollfd {
+            fd: -1,
+            events: 0,
+            revents: 0,
+        };
         let mut fds = [UNUSED; 3];
         let mut count = 0;
         if let Some((bell, _)) = self.bell {
-            fds[count] = pollfd { fd: bell.fd().unwrap_or(-1), events: libc::POLLIN, revents: 0 };
+            fds[count] = pollfd {
+                fd: bell.fd().unwrap_or(-1),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             count += 1;
         }
-        fds[count] = pollfd { fd: self.stream.fd(), events: tcp, revents: 0 };
+        fds[count] = pollfd {
+            fd: self.stream.fd(),
+            events: tcp,
+            revents: 0,
+        };
         count += 1;
-        let timeout = self.deadline.map(|d| sys::span(d.saturating_sub(sys::now())));
-        Wait { fds, count: count as libc::nfds_t, timeout }
+        let timeout = self
+            .deadline
+            .map(|d| sys::span(d.saturating_sub(sys::now())));
+        Wait {
+            fds,
+            count: count as libc::nfds_t,
+            timeout,
+        }
     }
 
     /// The sleep ended. ERESTART: by a signal after which the call goes on, if it has no time-out (signal(7)).

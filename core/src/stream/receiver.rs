@@ -241,9 +241,15 @@ impl Receiver {
         match self.state {
             RecvState::Raw if self.fin.is_some_and(|fin| self.x >= fin) => 0,
             RecvState::Raw => u64::MAX,
-            RecvState::HopSeen => (self.hop.0 - self.x).saturating_sub(self.pushback().len() as u64),
+            RecvState::HopSeen => {
+                (self.hop.0 - self.x).saturating_sub(self.pushback().len() as u64)
+            }
             RecvState::Skip if self.skip == 0 => u64::MAX,
-            RecvState::TokenIn | RecvState::Lane | RecvState::Skip | RecvState::Eof | RecvState::Dead => 0,
+            RecvState::TokenIn
+            | RecvState::Lane
+            | RecvState::Skip
+            | RecvState::Eof
+            | RecvState::Dead => 0,
         }
     }
 

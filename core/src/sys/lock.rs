@@ -45,7 +45,10 @@ pub struct Guard<'a, T>(&'a Lock<T>);
 impl<T> Lock<T> {
     /// A free lock.
     pub const fn new(value: T) -> Self {
-        Lock { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Lock {
+            word: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Takes the lock; None when this very thread holds it already (a signal handler interrupted us).
@@ -61,7 +64,10 @@ impl<T> Lock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.word.compare_exchange(0, thread_id(), Acquire, Relaxed).is_ok().then_some(Guard(self))
+        self.word
+            .compare_exchange(0, thread_id(), Acquire, Relaxed)
+            .is_ok()
+            .then_some(Guard(self))
     }
 
     /// In a fork child: the holder is gone, the value may be used by nobody but the caller.
@@ -85,12 +91,21 @@ impl<T> Lock<T> {
             let word = self.word.load(Relaxed);
             if word == 0 {
                 // Others may still sleep: keep the flag, a needless wake is harmless.
-                if self.word.compare_exchange(0, me | WAITERS, Acquire, Relaxed).is_ok() {
+                if self
+                    .word
+                    .compare_exchange(0, me | WAITERS, Acquire, Relaxed)
+                    .is_ok()
+                {
                     return Some(Guard(self));
                 }
                 continue;
             }
-            if word & WAITERS == 0 && self.word.compare_exchange(word, word | WAITERS, Relaxed, Relaxed).is_err() {
+            if word & WAITERS == 0
+                && self
+                    .word
+                    .compare_exchange(word, word | WAITERS, Relaxed, Relaxed)
+                    .is_err()
+            {
                 continue;
             }
             futex_wait(&self.word, word | WAITERS, None);

@@ -45,7 +45,8 @@ pub struct Arena {
 
 /// The bytes of an arena with rings of `ring` bytes.
 pub fn size(ring: u64) -> u64 {
-    (HEAD + LANES as usize * 2 * CURSORS_SIZE).next_multiple_of(4096) as u64 + LANES as u64 * 2 * ring
+    (HEAD + LANES as usize * 2 * CURSORS_SIZE).next_multiple_of(4096) as u64
+        + LANES as u64 * 2 * ring
 }
 
 const SEALS: usize = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) as usize;
@@ -64,7 +65,8 @@ pub fn create(ring: u64) -> sys::Result<i32> {
         return Err(Errno(libc::ENOMEM));
     }
     let fd = sys::memfd(c"rsock-arena")?;
-    let sealed = sys::ftruncate(fd, size(ring)).and_then(|()| sys::fcntl(fd, libc::F_ADD_SEALS, SEALS));
+    let sealed =
+        sys::ftruncate(fd, size(ring)).and_then(|()| sys::fcntl(fd, libc::F_ADD_SEALS, SEALS));
     match sealed {
         Ok(_) => Ok(fd),
         Err(e) => {
@@ -86,16 +88,31 @@ impl Arena {
         }
         let len = size(ring) as usize;
         let recycled = RECYCLED.lock().and_then(|mut all| {
-            all.iter_mut().find(|(s, n, _)| *s == len as u64 && *n > 0).map(|(_, n, at)| {
-                *n -= 1;
-                at[*n]
-            })
+            all.iter_mut()
+                .find(|(s, n, _)| *s == len as u64 && *n > 0)
+                .map(|(_, n, at)| {
+                    *n -= 1;
+                    at[*n]
+                })
         });
-        let (at, fixed) = recycled.map_or((ptr::null_mut(), 0), |a| (a as *mut libc::c_void, libc::MAP_FIXED));
+        let (at, fixed) = recycled.map_or((ptr::null_mut(), 0), |a| {
+            (a as *mut libc::c_void, libc::MAP_FIXED)
+        });
         // SAFETY: a new mapping, or one over an address range that a former arena left to us.
-        let base = unsafe { sys::mmap(at, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed, fd)? };
+        let base = unsafe {
+            sys::mmap(
+                at,
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | fixed,
+                fd,
+            )?
+        };
         MADE.fetch_add(len as u64, Relaxed);
-        Ok(Arena { base: base.cast(), ring })
+        Ok(Arena {
+            base: base.cast(),
+            ring,
+        })
     }
 
     /// Gives the memory back and keeps the addresses, readable as zeros, for the next arena.
@@ -104,11 +121,23 @@ impl Arena {
         MADE.fetch_sub(len as u64, Relaxed);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: the range is ours; readers that come late see zeros.
-        if unsafe { sys::mmap(self.base.cast(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1) }.is_err() {
+        if unsafe {
+            sys::mmap(
+                self.base.cast(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+            )
+        }
+        .is_err()
+        {
             return;
         }
         if let Some(mut all) = RECYCLED.lock()
-            && let Some((s, n, at)) = all.iter_mut().find(|(s, n, _)| *s == len as u64 && *n < 64 || *s == 0)
+            && let Some((s, n, at)) = all
+                .iter_mut()
+                .find(|(s, n, _)| *s == len as u64 && *n < 64 || *s == 0)
         {
             *s = len as u64;
             at[*n] = self.base as usize;
@@ -125,7 +154,10 @@ impl Arena {
     /// The two directions of lane `slot` (below [`LANES`]) as `side` sees them.
     pub fn lane(&self, slot: u32, side: Side) -> (RingWriter, RingReader) {
         debug_assert!(slot < LANES);
-        (RingWriter(self.ring(slot, side)), RingReader(self.ring(slot, side.other())))
+        (
+            RingWriter(self.ring(slot, side)),
+            RingReader(self.ring(slot, side.other())),
+        )
     }
 
     fn ring(&self, slot: u32, writer: Side) -> Ring {
@@ -134,7 +166,11 @@ impl Arena {
         // SAFETY: both lie inside the mapping (see `size`), which stays mapped for ever.
         unsafe {
             let cursors = self.base.add(HEAD + n * CURSORS_SIZE).cast::<Cursors>();
-            Ring::new(cursors, self.base.add(rings + n * self.ring as usize), self.ring)
+            Ring::new(
+                cursors,
+                self.base.add(rings + n * self.ring as usize),
+                self.ring,
+            )
         }
     }
 

@@ -10,9 +10,9 @@ pub mod wire;
 use super::bell::{self, Bell};
 use super::ring::{RingReader, RingWriter};
 use super::{Lane, Link};
+use crate::slab::Slab;
 use crate::stream::{LaneId, MAX_MESSAGE, Message};
 use crate::sys::{self, Errno, lock::Lock};
-use crate::slab::Slab;
 use crate::table;
 use arena::{Arena, LANES, Side};
 use core::ptr;
@@ -198,7 +198,8 @@ impl MemoryLink {
         sys::close(memfd);
         self.arenas[0].store(mapped?.address(), Release);
         self.set_bell(0, hello.take_fd(1).ok_or(BAD)?);
-        self.pid.store(wire::peer(self.fd.load(Relaxed))?.0, Release);
+        self.pid
+            .store(wire::peer(self.fd.load(Relaxed))?.0, Release);
         let bell = Bell::BACKGROUND.fd().ok_or(Errno(libc::EMFILE))?;
         wire::send(self.fd.load(Relaxed), &[b'h', VERSION], &[bell])
     }
@@ -233,7 +234,11 @@ impl MemoryLink {
     }
 
     fn side(&self) -> Side {
-        if self.side.load(Relaxed) == Side::Initiator as u32 { Side::Initiator } else { Side::Acceptor }
+        if self.side.load(Relaxed) == Side::Initiator as u32 {
+            Side::Initiator
+        } else {
+            Side::Acceptor
+        }
     }
 
     /// The ring size of its lanes in bytes.
@@ -242,7 +247,10 @@ impl MemoryLink {
     }
 
     fn arena(&self, index: usize) -> Option<Arena> {
-        Arena::at(self.arenas.get(index)?.load(Acquire), self.ring.load(Relaxed))
+        Arena::at(
+            self.arenas.get(index)?.load(Acquire),
+            self.ring.load(Relaxed),
+        )
     }
 
     /// Takes a lane for the stream `owner` (initiator only); makes a new arena when none has room. None: no more lanes, or no
@@ -254,7 +262,11 @@ impl MemoryLink {
         let place = (0..start)
             .map(|i| (i + turn as usize) % start)
             .chain(start..LANES as usize * MAX_ARENAS)
-            .find(|p| self.owners[*p].compare_exchange(0, FREE_OWNER, AcqRel, Relaxed).is_ok())?;
+            .find(|p| {
+                self.owners[*p]
+                    .compare_exchange(0, FREE_OWNER, AcqRel, Relaxed)
+                    .is_ok()
+            })?;
         if !self.provide((place as u32 / LANES) as usize) {
             self.owners[place].store(0, Release);
             return None;
@@ -273,7 +285,9 @@ impl MemoryLink {
             return true;
         }
         let ring = self.ring.load(Relaxed);
-        let Ok(memfd) = arena::create(ring) else { return false };
+        let Ok(memfd) = arena::create(ring) else {
+            return false;
+        };
         let made = Arena::map(memfd, ring).and_then(|a| {
             self.arenas[index].store(a.address(), Release);
             wire::send(self.fd(), &[b'A', index as u8], &[memfd])
@@ -291,7 +305,9 @@ impl MemoryLink {
     /// The acceptor's side of [`MemoryLink::new_lane`]: false when the place is still in use here.
     pub fn claim_lane(&self, lane: LaneId, owner: u64) -> bool {
         let place = (lane.0 & PLACE_MASK) as usize;
-        let free = self.owners[place].compare_exchange(0, owner + 1, AcqRel, Relaxed).is_ok();
+        let free = self.owners[place]
+            .compare_exchange(0, owner + 1, AcqRel, Relaxed)
+            .is_ok();
         if free {
             self.ids[place].store(lane.0, Release);
             self.lanes.fetch_add(1, AcqRel);
@@ -303,13 +319,18 @@ impl MemoryLink {
     pub fn owner(&self, lane: LaneId) -> Option<u64> {
         let place = (lane.0 & PLACE_MASK) as usize;
         let owner = self.owners[place].load(Acquire);
-        (owner != 0 && owner != FREE_OWNER && self.ids[place].load(Acquire) == lane.0).then(|| owner - 1)
+        (owner != 0 && owner != FREE_OWNER && self.ids[place].load(Acquire) == lane.0)
+            .then(|| owner - 1)
     }
 
     /// All streams of this process with a lane on this link.
     pub fn owners(&self) -> impl Iterator<Item = u64> {
         let high = LANES as usize * MAX_ARENAS;
-        self.owners[..high].iter().map(|o| o.load(Acquire)).filter(|o| *o != 0 && *o != FREE_OWNER).map(|o| o - 1)
+        self.owners[..high]
+            .iter()
+            .map(|o| o.load(Acquire))
+            .filter(|o| *o != 0 && *o != FREE_OWNER)
+            .map(|o| o - 1)
     }
 
     /// The lane's place is free on this end.
@@ -325,7 +346,12 @@ impl MemoryLink {
         let place = id.0 & PLACE_MASK;
         let arena = self.arena((place / LANES) as usize)?;
         let (out, input) = arena.lane(place % LANES, self.side());
-        Some(Lane { link: self, id, out, input })
+        Some(Lane {
+            link: self,
+            id,
+            out,
+            input,
+        })
     }
 
     fn armed(&self, side: Side) -> Option<&'static AtomicU64> {
@@ -365,12 +391,17 @@ impl MemoryLink {
     /// Takes all packets that have come. Called by the background thread, and by a thread that waits for an answer.
     pub fn read(&'static self) {
         // Whoever holds it reads everything; when it is free again, what had come is done. (None: a handler of ours asks.)
-        let Some(reading) = self.reading.lock() else { return };
+        let Some(reading) = self.reading.lock() else {
+            return;
+        };
         while matches!(self.state.load(Acquire), GREETING | OPEN) {
             match wire::receive(self.fd()) {
                 Ok(mut packet) => {
                     if let Err(e) = self.packet(&mut packet) {
-                        crate::log::warn!("memory link to process {}: bad packet ({e:?}), giving the link up", self.pid.load(Relaxed));
+                        crate::log::warn!(
+                            "memory link to process {}: bad packet ({e:?}), giving the link up",
+                            self.pid.load(Relaxed)
+                        );
                         self.lose();
                     }
                 }
@@ -384,7 +415,9 @@ impl MemoryLink {
 
     fn packet(&'static self, packet: &mut wire::Packet) -> sys::Result<()> {
         const BAD: Errno = Errno(libc::EPROTO);
-        let Some(handler) = HANDLER.get() else { return Ok(()) };
+        let Some(handler) = HANDLER.get() else {
+            return Ok(());
+        };
         let mut fd = packet.take_fd(0);
         let result = match (packet.bytes(), self.state.load(Relaxed)) {
             ([b'h', VERSION], GREETING) if self.initiator() => match fd.take() {
@@ -397,13 +430,18 @@ impl MemoryLink {
                 }
                 None => Err(BAD),
             },
-            ([b'A', index], OPEN) if !self.initiator() => match (self.arenas.get(*index as usize), &fd) {
-                (Some(slot), Some(memfd)) if slot.load(Relaxed).is_null() => {
-                    slot.store(Arena::map(*memfd, self.ring.load(Relaxed))?.address(), Release);
-                    Ok(())
+            ([b'A', index], OPEN) if !self.initiator() => {
+                match (self.arenas.get(*index as usize), &fd) {
+                    (Some(slot), Some(memfd)) if slot.load(Relaxed).is_null() => {
+                        slot.store(
+                            Arena::map(*memfd, self.ring.load(Relaxed))?.address(),
+                            Release,
+                        );
+                        Ok(())
+                    }
+                    _ => Err(BAD),
                 }
-                _ => Err(BAD),
-            },
+            }
             ([b'B', index @ 0..64], OPEN) => match fd.take() {
                 Some(bell) => {
                     self.set_bell(*index as usize, bell);
@@ -535,7 +573,9 @@ impl Link for MemoryLink {
             }
             self.sent.fetch_or(bell.bit(), AcqRel);
         }
-        let Some(armed) = self.armed(self.side()) else { return false };
+        let Some(armed) = self.armed(self.side()) else {
+            return false;
+        };
         armed.fetch_or(bell.bit(), SeqCst);
         true
     }

@@ -29,7 +29,11 @@ pub fn send(fd: c_int, packet: &[u8], fds: &[c_int]) -> sys::Result<()> {
             (*c).cmsg_level = libc::SOL_SOCKET;
             (*c).cmsg_type = libc::SCM_RIGHTS;
             (*c).cmsg_len = libc::CMSG_LEN(bytes) as usize;
-            core::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), libc::CMSG_DATA(c), bytes as usize);
+            core::ptr::copy_nonoverlapping(
+                fds.as_ptr().cast::<u8>(),
+                libc::CMSG_DATA(c),
+                bytes as usize,
+            );
         }
     }
     sys::sendmsg(fd, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).map(drop)
@@ -68,13 +72,24 @@ impl Drop for Packet {
 /// Receives a packet. EAGAIN when there is none; EPROTO for one that is cut off or carries what we did not ask for;
 /// ENOTCONN at the end of the connection.
 pub fn receive(fd: c_int) -> sys::Result<Packet> {
-    let mut packet = Packet { bytes: [0; MAX_PACKET], len: 0, fds: [-1; MAX_FDS] };
-    let mut iov = iovec { iov_base: packet.bytes.as_mut_ptr() as *mut c_void, iov_len: MAX_PACKET };
+    let mut packet = Packet {
+        bytes: [0; MAX_PACKET],
+        len: 0,
+        fds: [-1; MAX_FDS],
+    };
+    let mut iov = iovec {
+        iov_base: packet.bytes.as_mut_ptr() as *mut c_void,
+        iov_len: MAX_PACKET,
+    };
     let mut message: msghdr = sys::msg(&mut iov, 1);
     let mut control = Control([0; 64]);
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = size_of::<Control>();
-    packet.len = sys::recvmsg(fd, &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC)?;
+    packet.len = sys::recvmsg(
+        fd,
+        &mut message,
+        libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC,
+    )?;
     let mut surplus = false;
     // SAFETY: the kernel filled the control part in; the CMSG_* macros walk inside it.
     unsafe {
@@ -108,7 +123,11 @@ pub fn receive(fd: c_int) -> sys::Result<Packet> {
 
 /// The credentials of the process at the other end (as of its connect or listen): process id and user id.
 pub fn peer(fd: c_int) -> sys::Result<(i32, u32)> {
-    let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let none = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
     let (cred, _) = sys::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
     Ok((cred.pid, cred.uid))
 }
@@ -130,7 +149,10 @@ impl Name {
             address.sun_path[n] = *byte as libc::c_char;
             n += 1;
         }
-        Name { address, len: (core::mem::offset_of!(libc::sockaddr_un, sun_path) + n) as libc::socklen_t }
+        Name {
+            address,
+            len: (core::mem::offset_of!(libc::sockaddr_un, sun_path) + n) as libc::socklen_t,
+        }
     }
 
     /// A socket that listens on the name; EADDRINUSE when another process has it.
@@ -138,7 +160,10 @@ impl Name {
         let fd = sys::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK, 0)?;
         // SAFETY: a sockaddr_un with its length.
         let bound = unsafe { sys::bind(fd, (&raw const self.address).cast(), self.len) };
-        match bound.and_then(|()| sys::listen(fd, 128)).and_then(|()| sys::move_high(fd)) {
+        match bound
+            .and_then(|()| sys::listen(fd, 128))
+            .and_then(|()| sys::move_high(fd))
+        {
             Ok(high) => Ok(high),
             Err(e) => {
                 sys::close(fd);

@@ -18,6 +18,8 @@ type Failure = Box<dyn std::error::Error>;
 
 const RING: u64 = 1 << 18;
 const PIECE: u64 = 1 << 14;
+/// Bytes of a ping; no other message is that long.
+const PING: usize = 64;
 
 /// The eight bytes at `position` (a multiple of eight) of the stream.
 fn pattern(position: u64) -> u64 {
@@ -127,21 +129,26 @@ struct Transfer {
     said: u64,
 }
 
-/// Sends `total` bytes and receives as many. True if all of it arrived, false if the link was lost.
+/// Sends `total` bytes and receives as many. How many pings of the peer, which may be
+/// done before us, have come already; None if the link was lost.
 fn transfer(
     manager: &mut Manager<RdmaCore>,
     pair: &mut QueuePair<RdmaCore>,
     total: u64,
-) -> Result<bool, Failure> {
+) -> Result<Option<u32>, Failure> {
     let mirror = Region::allocate(pair.device(), RING as usize, false)?;
     let ring = Region::allocate(pair.device(), RING as usize, true)?;
     let mut t = Transfer::default();
+    let mut pings = 0;
     let mut introduced = false;
+    let mut idle = None;
+    let (mut asked, mut armed, mut over) = (false, false, false);
     let start = Instant::now();
     loop {
         let mut lost = None;
         let mut progress = false;
         let more = pair.poll(64, |happened| match happened {
+            Happened::Message(m) if m.len() == PING => pings += 1,
             Happened::Message(m) => {
                 progress = true;
                 let word =
@@ -163,12 +170,17 @@ fn transfer(
             Happened::Room => progress = true,
             Happened::Lost(error) => lost = Some(error.to_string()),
         });
+        if over && !progress && !more && lost.is_none() {
+            // All that had arrived before is taken.
+            pair.end(v::Error::Lost("the connection ended".into()));
+            continue;
+        }
         if let Some(why) = lost {
             println!(
                 "lost after {} sent, {} received: {why}",
                 t.acknowledged, t.checked
             );
-            return Ok(false);
+            return Ok(None);
         }
         if !introduced {
             let mut m = [0; 24];
@@ -242,38 +254,51 @@ fn transfer(
                 "{total} bytes each way in {seconds:.2} s, {:.0} Mb/s each way",
                 total as f64 * 8.0 / seconds / 1e6
             );
-            return Ok(true);
+            return Ok(Some(pings));
         }
-        if !progress && !more {
+        if progress || more {
+            (idle, asked, armed) = (None, false, false);
+            continue;
+        }
+        if !armed {
+            // One more look: what came before the arming does not ring.
             pair.arm();
-            if !pair.poll(0, |_| {}) {
-                wait(&[pair.device().doorbell(), manager.fd()], 200);
-            }
-            while pair.device().rung()?.is_some() {}
-            if let Some(Outcome::Ended { removed, .. }) = manager.poll()? {
-                println!(
-                    "the connection ended{}",
-                    if removed { ": the device is gone" } else { "" }
-                );
-                if removed {
-                    return Ok(false);
-                }
-            }
+            armed = true;
+            continue;
+        }
+        armed = false;
+        wait(&[pair.device().doorbell(), manager.fd()], 200);
+        while pair.device().rung()?.is_some() {}
+        if let Some(Outcome::Ended { removed, .. }) = manager.poll()? {
+            println!(
+                "the connection ended{}",
+                if removed { ": the device is gone" } else { "" }
+            );
+            over = true;
+        }
+        // Silence: ask after a second, and give up after five.
+        let silent = idle.get_or_insert_with(Instant::now).elapsed().as_secs();
+        if silent >= 1 && !asked {
+            pair.probe();
+            asked = true;
+        } else if asked && !pair.unanswered() {
+            (idle, asked) = (None, false);
+        } else if silent >= 5 && asked {
+            pair.end(v::Error::Lost("the peer does not answer".into()));
         }
     }
 }
 
 /// Waits for the next message of 64 bytes, asleep or (not for hosts with one processor) spinning. False: the link is lost.
-fn hear(pair: &mut QueuePair<RdmaCore>, spin: bool) -> Result<bool, Failure> {
-    let (mut heard, mut lost) = (false, false);
-    let mut asleep = false;
-    while !heard && !lost {
+fn hear(pair: &mut QueuePair<RdmaCore>, pings: &mut u32, spin: bool) -> Result<bool, Failure> {
+    let (mut lost, mut asleep) = (false, false);
+    while *pings == 0 && !lost {
         let more = pair.poll(16, |happened| match happened {
-            Happened::Message(m) => heard |= m.len() == 64,
+            Happened::Message(m) => *pings += u32::from(m.len() == PING),
             Happened::Lost(_) => lost = true,
             _ => {}
         });
-        if heard || more || spin {
+        if *pings > 0 || more || spin {
             continue;
         }
         if asleep {
@@ -284,37 +309,70 @@ fn hear(pair: &mut QueuePair<RdmaCore>, spin: bool) -> Result<bool, Failure> {
         }
         asleep = !asleep;
     }
+    *pings = pings.saturating_sub(1);
     Ok(!lost)
 }
 
 /// Round trips of a 64-byte message.
 fn ping_pong(
     pair: &mut QueuePair<RdmaCore>,
+    pings: &mut u32,
     first: bool,
     spin: bool,
     count: u32,
 ) -> Result<bool, Failure> {
-    let start = Instant::now();
+    let mut times = Vec::new();
     for round in 0..count {
-        if !first && !hear(pair, spin)? {
+        let start = Instant::now();
+        if !first && !hear(pair, pings, spin)? {
             return Ok(false);
         }
-        while let Err(refused) = pair.send(&[round as u8; 64]) {
+        while let Err(refused) = pair.send(&[round as u8; PING]) {
             if refused == NotPosted::Lost {
                 return Ok(false);
             }
             pair.poll(0, |_| {});
         }
-        if first && !hear(pair, spin)? {
+        if first && !hear(pair, pings, spin)? {
             return Ok(false);
         }
+        times.push(start.elapsed());
     }
+    times.sort_unstable();
     let how = if spin { "spinning" } else { "asleep between" };
     println!(
-        "{:.1} us per round trip of 64 bytes, {how}",
-        start.elapsed().as_secs_f64() * 1e6 / f64::from(count)
+        "round trip of 64 bytes, {how}: median {:?}, longest {:?}",
+        times[times.len() / 2],
+        times[times.len() - 1]
     );
     Ok(true)
+}
+
+/// Moves a descriptor up, as librsock.so does so that the program finds the numbers it expects.
+fn out_of_the_way(fd: i32) -> i32 {
+    const HIGH: i32 = 900;
+    if fd >= HIGH {
+        return fd;
+    }
+    // SAFETY: plain calls with integers.
+    unsafe {
+        let moved = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH);
+        if moved < 0 {
+            return fd;
+        }
+        libc::close(fd);
+        moved
+    }
+}
+
+/// True if the lowest free descriptor is what it would be without us.
+fn lowest_is_free() -> bool {
+    // SAFETY: plain calls with integers.
+    unsafe {
+        let lowest = libc::dup(0);
+        libc::close(lowest);
+        lowest == 3
+    }
 }
 
 fn run() -> Result<bool, Failure> {
@@ -323,7 +381,7 @@ fn run() -> Result<bool, Failure> {
         return Err("usage: verbs_pair listen|connect ADDRESS:PORT [BYTES]".into());
     };
     let total = rest.first().map_or(Ok(16 << 20), |n| n.parse::<u64>())? & !7;
-    let provider = Arc::new(RdmaCore::open(|fd| fd)?);
+    let provider = Arc::new(RdmaCore::open(out_of_the_way)?);
     let mut manager = Manager::new(provider, Wanted::default())?;
     let connector = role == "connect";
     let mut pair = if connector {
@@ -337,13 +395,23 @@ fn run() -> Result<bool, Failure> {
         pair.device().limits(),
         pair.addresses()
     );
-    if !transfer(&mut manager, &mut pair, total)? {
-        return Ok(false);
+    if !lowest_is_free() {
+        return Err("a descriptor of the library is in the way".into());
     }
-    Ok(
-        ping_pong(&mut pair, connector, false, 2000)?
-            && ping_pong(&mut pair, connector, true, 200)?,
-    )
+    let Some(mut pings) = transfer(&mut manager, &mut pair, total)? else {
+        return Ok(false);
+    };
+    let done = ping_pong(&mut pair, &mut pings, connector, false, 2000)?
+        && ping_pong(&mut pair, &mut pings, connector, true, 200)?;
+    // Our last ping may still be on its way, and would be lost with the queue pair: the connector closes first.
+    let start = Instant::now();
+    while done && !connector && start.elapsed().as_secs() < 10 {
+        if let Some(Outcome::Ended { .. }) = manager.poll()? {
+            break;
+        }
+        wait(&[manager.fd()], 200);
+    }
+    Ok(done)
 }
 
 fn main() -> ExitCode {

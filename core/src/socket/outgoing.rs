@@ -1,9 +1,10 @@
 //! The sending direction under its lock: control bytes and resends to TCP, the hop, the way back.
 
 use super::stream::{Mode, NOTHING, Stream, Tx, flag};
-use crate::link::bell;
+use crate::link::{Link, bell, memory};
 use crate::log::debug;
 use crate::policy;
+use crate::process::background;
 use crate::readiness;
 use crate::stats::{self, Direction, LinkKind, Reason};
 use crate::stream::Message;
@@ -11,8 +12,12 @@ use crate::stream::{Position, SendState, Sender};
 use crate::sys::{self, Errno};
 use core::sync::atomic::Ordering::*;
 
-/// Longest wait for HOP_ACK inside a send, in nanoseconds (H36).
-const HOP_WAIT_NS: u64 = 200_000;
+/// Longest wait for HOP_ACK inside a send, in nanoseconds (H36). On a busy host the peer's background thread needs a while to get
+/// a core; misses become rarer with each one, so that a stream loses a few milliseconds in its life at worst.
+const HOP_WAIT_NS: u64 = 1_000_000;
+/// How long of that the waiting thread stays runnable, then it naps.
+const HOP_YIELD_NS: u64 = 150_000;
+const HOP_NAP_NS: u64 = 50_000;
 /// Misses after which a stream stops trying on this lane.
 const MAX_MISSES: u32 = 8;
 /// A hop is not tried while more than this is queued in the kernel: abandoning it needs room (H37).
@@ -127,6 +132,20 @@ pub fn after_link(s: &Stream, tx: &mut Tx) {
 
 /// Looks after the sending direction when the receiving one, the link or TCP gave a reason to.
 pub fn look(s: &Stream) {
+    if let Some(link) = (s.view.link.load(Acquire) as usize)
+        .checked_sub(1)
+        .and_then(memory::get)
+    {
+        // Is there still somebody to go back with? What the link has to say comes first, and before any lock.
+        link.read();
+        if link.lost() {
+            s.view.tx.fetch_and(!flag::LOOK, AcqRel);
+            s.peer_left.store(true, Release);
+            background::doubt(s);
+            bell::ring_all(s.tx_bells.load(Acquire));
+            return;
+        }
+    }
     let Some(mut tx) = s.tx.lock() else { return };
     s.view.tx.fetch_and(!flag::LOOK, AcqRel);
     if s.mode() != Mode::Careful {
@@ -197,7 +216,12 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
         let start = sys::now();
         loop {
             // The answer comes through our background thread, which may want this core (H35: so may the peer's).
-            sys::sched_yield();
+            if sys::now() - start < HOP_YIELD_NS {
+                sys::sched_yield();
+            } else {
+                // A time-out is what is wanted.
+                let _ = sys::poll(&mut [], Some(sys::span(HOP_NAP_NS)));
+            }
             answer = s.answer.load(Acquire);
             if answer >> 2 == u64::from(hop.seq)
                 || sys::now() - start > HOP_WAIT_NS

@@ -396,7 +396,7 @@ impl Receive {
                 return told.map_or(Got::End, Got::Failed);
             }
             match rx.engine.tcp_read() {
-                TcpRead::Data { max } => return self.from_tcp(s, rx, cursor, max, least),
+                TcpRead::Data { max } => return self.receive_from_tcp(s, rx, cursor, max, least),
                 TcpRead::Control { .. } | TcpRead::Skip { .. } => {
                     let lane = s.view.rx.load(Acquire) & (flag::LANE | flag::LOOK) == flag::LANE;
                     let left = rx.lane.as_ref().is_some_and(|l| l.input.left());
@@ -424,7 +424,7 @@ impl Receive {
         }
     }
 
-    fn from_tcp(
+    fn receive_from_tcp(
         &mut self,
         s: &Stream,
         rx: &mut Rx,

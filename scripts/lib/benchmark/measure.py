@@ -36,14 +36,19 @@ class Row:
         return statistics.median(self.tcp), statistics.median(self.rsock)
 
     @property
-    def ratio(self) -> float:
-        """How many times better rsock is, by the medians."""
+    def ratio(self) -> float | None:
+        """How many times better rsock is, by the medians; None where there is no ratio."""
         return self.metric.better(*self.median)
+
+    def words(self) -> str:
+        """The result in a few words."""
+        return f"{self.metric.title} {'%.2f and %.2f' % self.median if self.ratio is None else f'{self.ratio:.2f} ×'}"
 
     @property
     def ratios(self) -> list[float]:
         """The same for each pair of neighbouring runs: how sure the ratio is."""
-        return [self.metric.better(tcp, rsock) for tcp, rsock in zip(self.tcp, self.rsock)]
+        pairs = [self.metric.better(tcp, rsock) for tcp, rsock in zip(self.tcp, self.rsock)]
+        return [ratio for ratio in pairs if ratio is not None]
 
 
 @dataclass
@@ -94,13 +99,24 @@ def _once(workload: Workload, variant: str, library: Path, options: Options, pro
             signal.alarm(0)
             watch.stop()
         if variant == "rsock":
-            total = watch.total()
             if watch.error:
                 raise Failed(f"the counters could not be read: {watch.error}")
-            for key in proof:
-                proof[key] += getattr(total, key)
+            _prove(proof, figures, watch.total())
     run.remove()
     return {key: value for key, value in figures.items() if isinstance(value, (int, float))}
+
+
+def _prove(proof: dict[str, float], figures: dict[str, float], seen: lanes.Use) -> None:
+    """Adds what went over lanes and over TCP in one run."""
+    if "lane_bytes" in figures:
+        # `rsock bench` reads the counters of its own streams over exactly the measured time.
+        share = figures["lane_share"]
+        proof["lane"] += figures["lane_bytes"]
+        proof["tcp"] += max(0.0, figures["lane_bytes"] / share - figures["lane_bytes"]) if share else 1
+    else:
+        proof["lane"] += seen.lane
+        proof["tcp"] += seen.tcp
+    proof["hops"] += seen.hops
 
 
 def limits(options: Options) -> Limits:

@@ -14,17 +14,17 @@ STYLE = """
         --tcp: #8a94a6; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9f0; --soft: #98a2b3; --line: #343b49; --page: #14171f; --better: #6ea3f2; --worse: #f08a4b; --tcp: #8a94a6; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 1060px; margin: 2.5rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 1200px; margin: 2.5rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2.4rem 0 .3rem } p { color: var(--soft); margin: .3rem 0 1rem }
-.scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 14px; white-space: nowrap }
-th { text-align: right; font-weight: 600; color: var(--soft) } th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right }
+.scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; white-space: nowrap }
+th { text-align: right; font-weight: 600; color: var(--soft) } th, td { padding: .25rem .55rem; border-bottom: 1px solid var(--line); text-align: right }
 th.l, td.l { text-align: left } td small { color: var(--soft) } .good { color: var(--better); font-weight: 600 } .bad { color: var(--worse); font-weight: 600 }
 svg { width: 100%; height: auto; font: 13px system-ui, sans-serif } svg text { fill: var(--ink) } svg .soft { fill: var(--soft) }
 svg .grid { stroke: var(--line) } svg .one { stroke: var(--soft) } svg .better { fill: var(--better) } svg .worse { fill: var(--worse) }
 svg .whisker { stroke: var(--ink); stroke-width: 1.5 } svg .goal { stroke: var(--ink); stroke-width: 2; stroke-dasharray: 3 2 }
 svg .tcp { fill: var(--tcp); stroke: var(--tcp) } svg .rsock { fill: var(--better); stroke: var(--better) }
 """
-WIDTH, LABEL, RIGHT = 1000, 330, 80
+WIDTH, LABEL, RIGHT = 1120, 390, 80
 
 
 def page(results: dict) -> str:
@@ -62,10 +62,10 @@ def _plain(value: float) -> str:
 
 def ratios(results: dict) -> str:
     """Horizontal bars that begin at 1."""
-    rows = [(w, r) for w, r in _rows(results) if math.isfinite(r["ratio"]) and r["ratio"] > 0]
+    rows = [(w, r) for w, r in _rows(results) if r["ratio"] is not None]
     if not rows:
         return "<p>No workload came to its end.</p>"
-    values = [v for _, r in rows for v in (*r["ratios"], r["ratio"], r["goal_ratio"] or 1.0) if v > 0]
+    values = [v for _, r in rows for v in (*r["ratios"], r["ratio"], r["goal_ratio"] or 1.0)]
     low, high = min(0.8, min(values) * 0.95), max(1.6, max(values) * 1.1)
 
     def x(value: float) -> float:
@@ -80,7 +80,7 @@ def ratios(results: dict) -> str:
     before = None
     for n, (workload, row) in enumerate(rows):
         y = top + step * n + step / 2
-        ratio, spread = row["ratio"], [v for v in row["ratios"] if v > 0]
+        ratio, spread = row["ratio"], row["ratios"] or [row["ratio"]]
         label = f"{workload['title']} — {row['title']}" if workload["title"] != before else row["title"]
         before = workload["title"]
         left, right = sorted((x(1), x(ratio)))
@@ -91,6 +91,7 @@ def ratios(results: dict) -> str:
         if row["goal_ratio"]:
             goal = x(row["goal_ratio"])
             parts.append(f'<line class="goal" x1="{goal:.1f}" x2="{goal:.1f}" y1="{y - 10:.1f}" y2="{y + 10:.1f}"/>')
+            right = max(right, goal) if goal - right < 60 else right  # the number goes behind a mark that is near
         end = max(x(max(spread)), right, x(1))
         parts.append(f'<text x="{end + 8:.1f}" y="{y + 4:.1f}">{ratio:.2f} ×</text></g>')
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="ratios">{"".join(parts)}</svg>'
@@ -153,8 +154,8 @@ def table(results: dict) -> str:
         mark = {True: ' class="good"', False: ' class="bad"', None: ""}[row["goal_reached"]]
         share = workload["proof"]["share_on_lanes"]
         shown = "" if not first or not workload["lanes_expected"] else "?" if share is None else f"{share:.1%}"
-        ratio = f"{row['ratio']:.2f} ×"
-        if len(row["ratios"]) > 1:
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f} ×"
+        if row["ratio"] is not None and len(row["ratios"]) > 1:
             ratio += f" <small>({min(row['ratios']):.2f}..{max(row['ratios']):.2f})</small>"
         lines.append(f'<tr><td class="l">{escape(workload["title"]) if first else ""}</td><td class="l">{escape(row["title"])}</td>'
                      f'<td>{_spread(row["tcp"], row["tcp_median"])}</td><td>{_spread(row["rsock"], row["rsock_median"])}</td>'

@@ -22,8 +22,8 @@ def _with_spread(values: list[float], median: float) -> str:
 
 def _cells(row: Row, outcome: Outcome, first: bool, limits: Limits) -> tuple[str, ...]:
     tcp, rsock = row.median
-    ratio = f"{row.ratio:.2f} ×"
-    if len(row.ratios) > 1:
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f} ×"
+    if row.ratio is not None and len(row.ratios) > 1:
         ratio += f" ({min(row.ratios):.2f}..{max(row.ratios):.2f})"
     reached = row.metric.reached(tcp, rsock, limits)
     goal = f"{row.metric.goal(limits)} {'' if reached is None else 'yes' if reached else 'no'}".strip()
@@ -39,8 +39,9 @@ def render(outcomes: list[Outcome], limits: Limits, bold: str = "", plain: str =
     for outcome in outcomes:
         rows += [_cells(row, outcome, n == 0, limits) for n, row in enumerate(outcome.rows())]
         notes += [f"{outcome.workload.name}: {failure}" for failure in outcome.failures]
-        if outcome.workload.lanes and outcome.rows() and not outcome.on_lanes:
-            notes.append(f"{outcome.workload.name}: no byte went over a lane, so this compares TCP with TCP")
+    unproven = [outcome.workload.name for outcome in outcomes if outcome.workload.lanes and outcome.rows() and not outcome.on_lanes]
+    if unproven:
+        notes.append(f"no byte went over a lane, so this compares TCP with TCP: {' '.join(unproven)}")
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = []
     for n, row in enumerate(rows):

@@ -2,14 +2,17 @@
 
 Everything here is the same for TCP and rsock: which of the two it is, is a matter of the `Run`'s environment."""
 
+import contextlib
 import json
 import re
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import servers
-from harness.run import Failed, Run
+from harness.run import PYTHON, Failed, Run, descendants
 
 # The limits of the machine, as `rsock bench limits` finds them.
 Limits = dict[str, float]
@@ -29,10 +32,10 @@ class Metric:
     # Cost per call: rsock may add so much.
     added: float | None = None
 
-    def better(self, tcp: float, rsock: float) -> float:
-        """How many times better rsock is: above 1 is good, whatever the unit."""
+    def better(self, tcp: float, rsock: float) -> float | None:
+        """How many times better rsock is: above 1 is good, whatever the unit. None where a zero leaves no ratio."""
         over, under = (rsock, tcp) if self.higher_is_better else (tcp, rsock)
-        return over / under if under else float("nan")
+        return over / under if over and under else None
 
     def goal(self, limits: Limits) -> str:
         """The goal in words."""
@@ -41,13 +44,13 @@ class Metric:
         if self.round_trips is not None:
             return f"≤ {self.round_trips * limits['cache_line_round_trip_us']:.2f} {self.unit}"
         if self.added is not None:
-            return f"≤ TCP + {self.added:g}"
+            return f"≤ TCP + {self.added:g} {self.unit}"
         return ""
 
     def reached(self, tcp: float, rsock: float, limits: Limits) -> bool | None:
         """Is the goal reached? None where there is none."""
         if self.ratio is not None:
-            return self.better(tcp, rsock) >= self.ratio
+            return (self.better(tcp, rsock) or 0) >= self.ratio
         if self.round_trips is not None:
             return rsock <= self.round_trips * limits["cache_line_round_trip_us"]
         if self.added is not None:
@@ -77,7 +80,7 @@ class Workload:
 
 
 def _rsock_bench(run: Run, options: Options, *words) -> dict[str, float]:
-    return json.loads(run.call("client", [options.rsock, "bench", *words, "--json"], timeout=120))
+    return json.loads(run.call("client", [options.rsock, "bench", *words, "--json"], timeout=60))
 
 
 def _pingpong(size: int, mode: str) -> Workload:
@@ -119,7 +122,7 @@ def _redis(clients: int, pipeline: int, goal: float) -> Workload:
 
         def bench(requests: int) -> dict[str, float]:
             out = run.call("client", ["redis-benchmark", "-h", servers.HOST, "-p", port, "-c", clients, "-P", pipeline, "-n", requests,
-                                      "-t", "set,get", "--csv"], timeout=120)
+                                      "-t", "set,get", "--csv"], timeout=60)
             rows = [[cell.strip('"') for cell in line.split(",")] for line in out.splitlines()]
             rate = {row[0].lower(): float(row[1]) for row in rows[1:]}
             p99 = {row[0].lower(): float(row[rows[0].index("p99_latency_ms")]) for row in rows[1:]}
@@ -140,7 +143,7 @@ def _nginx(close: bool) -> Workload:
         (nginx.www / "small").write_bytes(b"x" * 600)
         header = ["-H", "Connection: close"] if close else []
         out = run.call("client", ["wrk", "-t", "2", "-c", "64", "-d", f"{max(1, round(options.seconds))}", "--latency", *header,
-                                  f"http://{servers.HOST}:{nginx.port}/small"], timeout=120)
+                                  f"http://{servers.HOST}:{nginx.port}/small"], timeout=60)
         if "Socket errors" in out or "Non-2xx" in out:
             raise Failed(f"wrk had errors: {out}")
         found = re.search(r"Requests/sec:\s+([\d.]+)", out)
@@ -158,7 +161,7 @@ def _memcached(run: Run, options: Options) -> dict[str, float]:
     port = servers.memcached(run)
 
     def slap(seconds: int) -> float:
-        out = run.call("client", ["memcaslap", "-s", f"{servers.HOST}:{port}", "-T", "2", "-c", "50", "-X", "100", "-t", f"{seconds}s"], timeout=120)
+        out = run.call("client", ["memcaslap", "-s", f"{servers.HOST}:{port}", "-T", "2", "-c", "50", "-X", "100", "-t", f"{seconds}s"], timeout=60)
         found = re.search(r"TPS: (\d+)", out)
         if not found:
             raise Failed(f"memcaslap printed no rate: {out[-300:]}")
@@ -172,10 +175,10 @@ def _postgres(clients: int, goal: float) -> Workload:
     def work(run: Run, options: Options) -> dict[str, float]:
         port = servers.postgres(run)
         bench = [servers.postgres_programs() / "pgbench", "-h", servers.HOST, "-p", port, "-U", "postgres"]
-        run.call("none", [*bench, "-i", "-q", "-s", "10", "postgres"], timeout=120)
+        run.call("none", [*bench, "-i", "-q", "-s", "10", "postgres"], timeout=60)
         load = [*bench, "-n", "-S", "-M", "prepared", "-c", clients, "-j", min(clients, 2)]
         run.call("client", [*load, "-T", "1", "postgres"])
-        out = run.call("client", [*load, "-T", max(1, round(options.seconds)), "postgres"], timeout=120)
+        out = run.call("client", [*load, "-T", max(1, round(options.seconds)), "postgres"], timeout=60)
         found = re.search(r"tps = ([\d.]+) \(without initial", out)
         if not found:
             raise Failed(f"pgbench printed no rate: {out}")
@@ -187,8 +190,32 @@ def _postgres(clients: int, goal: float) -> Workload:
 
 def _iperf3(run: Run, options: Options) -> dict[str, float]:
     port = servers.iperf3(run)
-    out = json.loads(run.call("client", ["iperf3", "-c", servers.HOST, "-p", port, "-J", "-i", "0", "-t", max(1, round(options.seconds))], timeout=120))
+    out = json.loads(run.call("client", ["iperf3", "-c", servers.HOST, "-p", port, "-J", "-i", "0", "-t", max(1, round(options.seconds))], timeout=60))
     return {"rate": out["end"]["sum_received"]["bits_per_second"] / 1e9}
+
+
+def _idle(run: Run, options: Options) -> dict[str, float]:
+    nginx = servers.nginx(run)
+    (nginx.www / "small").write_bytes(b"x" * 600)
+    client = run.begin("client", [PYTHON, Path(__file__).with_name("idle_client.py"), nginx.port], stdin=subprocess.PIPE)
+    if client.stdout.readline() != b"ready\n":
+        raise Failed(f"the idle client ended: {client.communicate()[1].decode()[-300:]}")
+    time.sleep(1)  # whatever still settles after the last message
+    before = _work()
+    time.sleep(options.seconds)
+    return {key: (after - first) / options.seconds for (key, after), first in zip(_work().items(), before.values())}
+
+
+def _work() -> dict[str, float]:
+    """Time on a processor (ms) and times put to sleep of all threads of all programs of this run."""
+    found = {"cpu_ms_per_second": 0.0, "wakeups_per_second": 0.0}
+    for task in (task for pid in descendants() for task in Path(f"/proc/{pid}/task").glob("*")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if (task / "comm").read_text() == "rsock\n":
+                continue  # it reads the counters meanwhile
+            found["cpu_ms_per_second"] += int((task / "schedstat").read_text().split()[0]) / 1e6
+            found["wakeups_per_second"] += int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text())[1])
+    return found
 
 
 def all_workloads() -> list[Workload]:
@@ -211,6 +238,9 @@ def all_workloads() -> list[Workload]:
         _postgres(1, 1.5),
         _postgres(8, 1.1),
         Workload("iperf3", "iperf3, one stream", _iperf3, [Metric("rate", "rate", "Gb/s", True, ratio=3.0)], ["iperf3=iperf3"]),
+        Workload("idle", "20 idle connections to nginx", _idle, [
+            Metric("wakeups_per_second", "wake-ups", "per second", False, added=0.0), Metric("cpu_ms_per_second", "CPU", "ms per second", False, added=0.1)],
+            ["nginx=nginx-light"]),
         Workload("files", "calls on files and pipes", _files, [
             Metric(f"{kind}_{call}_ns", f"{kind} {call}", "ns", False, added=10.0) for kind in ("file", "pipe") for call in ("read", "write", "close")],
             lanes=False),

@@ -118,13 +118,13 @@ class Run:
                 raise Failed(f"{Path(argv[0]).name}: {error}: {self.tail(output.name)}") from None
         return process
 
-    def call(self, side: str, argv: list, *, timeout: float = 60, stdin: bytes | None = None, user: str | None = None,
+    def call(self, side: str, argv: list, *, timeout: float = 45, stdin: bytes | None = None, user: str | None = None,
              env: dict[str, str] | None = None, status: int | None = 0) -> str:
         """Runs a client to its end and returns its standard output. Fails when it takes too long or ends with another
         status than `status` (None: any)."""
         return self.call_bytes(side, argv, timeout=timeout, stdin=stdin, user=user, env=env, status=status).decode(errors="replace")
 
-    def call_bytes(self, side: str, argv: list, *, timeout: float = 60, stdin: bytes | None = None, user: str | None = None,
+    def call_bytes(self, side: str, argv: list, *, timeout: float = 45, stdin: bytes | None = None, user: str | None = None,
                    env: dict[str, str] | None = None, status: int | None = 0) -> bytes:
         """As `call`, the output as it came."""
         argv = [str(a) for a in argv]

@@ -390,8 +390,8 @@ impl MemoryLink {
 
     /// Takes all packets that have come. Called by the background thread, and by a thread that waits for an answer.
     pub fn read(&'static self) {
-        // Whoever holds it reads everything.
-        let Some(reading) = self.reading.try_lock() else {
+        // Whoever holds it reads everything; when it is free again, what had come is done. (None: a handler of ours asks.)
+        let Some(reading) = self.reading.lock() else {
             return;
         };
         while matches!(self.state.load(Acquire), GREETING | OPEN) {

@@ -18,6 +18,10 @@ pub enum Frame<'a> {
     Notify(u32),
     /// A message of the link.
     Message(&'a [u8]),
+    /// Asks for a [`Frame::Pong`].
+    Ping,
+    /// The answer to a [`Frame::Ping`].
+    Pong,
 }
 
 /// The peer sent something that is no frame.
@@ -32,6 +36,8 @@ impl<'a> Frame<'a> {
             Frame::Credits => (2, 0, &[]),
             Frame::Notify(number) => (3, number, &[]),
             Frame::Message(message) => (4, 0, message),
+            Frame::Ping => (5, 0, &[]),
+            Frame::Pong => (6, 0, &[]),
         };
         to[0] = kind;
         to[1] = 0;
@@ -51,6 +57,8 @@ impl<'a> Frame<'a> {
             (2, 0, 0, true) => Frame::Credits,
             (3, 0, number, true) => Frame::Notify(number),
             (4, 0, 0, _) => Frame::Message(rest),
+            (5, 0, 0, true) => Frame::Ping,
+            (6, 0, 0, true) => Frame::Pong,
             _ => return Err(Malformed),
         };
         Ok((frame, credits))
@@ -69,6 +77,8 @@ mod tests {
             Frame::Notify(0xdead_beef),
             Frame::Message(b"abc"),
             Frame::Message(b""),
+            Frame::Ping,
+            Frame::Pong,
         ] {
             let mut bytes = [0xff; 16];
             let length = frame.encode(513, &mut bytes);
@@ -82,7 +92,7 @@ mod tests {
             &[][..],
             &[1; 7],
             &[0; 8],
-            &[5, 0, 0, 0, 0, 0, 0, 0],
+            &[7, 0, 0, 0, 0, 0, 0, 0],
             &[1, 1, 0, 0, 0, 0, 0, 0],
             &[1, 0, 0, 0, 0, 0, 0, 0, 9],
             &[2, 0, 0, 0, 1, 0, 0, 0],

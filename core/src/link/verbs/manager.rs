@@ -58,7 +58,8 @@ pub enum Outcome<P: Provider> {
         /// Why.
         error: Error,
     },
-    /// A connection that stood is gone: the peer closed or died, or its device is being removed. Drop its queue pair.
+    /// A connection that stood is gone: the peer closed or died, or its device is being removed. Poll its queue pair for what had arrived
+    /// before, end it, drop it (on InfiniBand it does not end by itself).
     Ended {
         /// Which.
         token: Token,

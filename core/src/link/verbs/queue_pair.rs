@@ -59,7 +59,18 @@ pub enum Happened<'a> {
     Lost(&'a Error),
 }
 
-/// An RC queue pair, connected or about to be.
+/// What answers a probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    /// The completion of this send request or a later one.
+    Request(u64),
+    /// The peer's process.
+    Pong,
+    /// Any completion.
+    Anything,
+}
+
+/// An RC queue pair, connected or about to be. Dropping it ends the connection, and what was posted may never arrive.
 pub struct QueuePair<P: Provider> {
     token: usize,
     queue: Option<CompletionQueue>,
@@ -74,6 +85,9 @@ pub struct QueuePair<P: Provider> {
     consumed: Vec<u32>,
     /// Somebody was told Busy.
     waiting: bool,
+    probe: Option<Probe>,
+    /// The peer asked for an answer, and there was no room for it.
+    owes_pong: bool,
     lost: Option<Error>,
     lost_was_said: bool,
     device: Arc<Device<P>>,
@@ -173,20 +187,37 @@ impl<P: Provider> QueuePair<P> {
         self.post_frame(Frame::Message(message))
     }
 
-    /// Finds out whether the peer still answers: an empty write, whose completion (or failure) comes in any case. Needed where nothing is sent
-    /// for long, since a queue pair notices only by sending that its peer is gone.
-    pub fn probe(&mut self) -> core::result::Result<(), NotPosted> {
-        self.check(1, false)?;
-        let mut work = self.work(
-            Operation::Write(Remote { address: 0, key: 0 }),
-            Local {
+    /// Finds out whether the peer still answers; [`QueuePair::unanswered`] says whether it has. Needed where nothing is sent for long: a queue pair
+    /// notices only by sending that its peer is gone. Where the device itself answers (InfiniBand, RoCE) a peer that does not ends the queue
+    /// pair after some seconds; on iWARP, where TCP goes on trying for a quarter of an hour, it is the peer's process that
+    /// answers, and the owner decides how long is too long.
+    pub fn probe(&mut self) {
+        if self.lost.is_some() || !self.open || self.probe.is_some() {
+            return;
+        }
+        if self.slots.room() == 0 || (!self.immediate && self.credits.available() == 0) {
+            // Something has to come from the peer anyhow before anything else can be sent.
+            self.probe = Some(Probe::Anything);
+        } else if self.immediate {
+            self.probe = Some(Probe::Request(self.slots.next()));
+            let nothing = Local {
                 address: 0,
                 length: 0,
                 key: 0,
-            },
-        );
-        work.signalled = true;
-        self.post(&mut [work])
+            };
+            let mut work = self.work(Operation::Write(Remote { address: 0, key: 0 }), nothing);
+            work.signalled = true;
+            // A failure is noted where it happens, and told by the next poll.
+            let _ = self.post(&mut [work]);
+        } else {
+            self.probe = Some(Probe::Pong);
+            let _ = self.post_frame(Frame::Ping);
+        }
+    }
+
+    /// A probe is on its way and not answered yet.
+    pub fn unanswered(&self) -> bool {
+        self.probe.is_some()
     }
 
     /// Asks the doorbell to ring at the next completion. What came before is not rung for: poll once more after it.
@@ -300,6 +331,11 @@ impl<P: Provider> QueuePair<P> {
         }
         if self.lost.is_none() {
             self.return_credits();
+            if self.owes_pong && self.slots.room() > 0 && self.credits.available() > 0 {
+                self.owes_pong = false;
+                // A failure is noted where it happens, and told below.
+                let _ = self.post_frame(Frame::Pong);
+            }
         }
         if let Some(error) = &self.lost {
             if !core::mem::replace(&mut self.lost_was_said, true) {
@@ -333,7 +369,13 @@ impl<P: Provider> QueuePair<P> {
                 self.identifier.provider().status_text(completion.status),
             ));
         }
-        if completion.id & RECEIVE == 0 {
+        let sent = completion.id & RECEIVE == 0;
+        match self.probe {
+            Some(Probe::Request(id)) if sent && completion.id >= id => self.probe = None,
+            Some(Probe::Anything) => self.probe = None,
+            _ => {}
+        }
+        if sent {
             return self
                 .slots
                 .done(completion.id)
@@ -371,6 +413,14 @@ impl<P: Provider> QueuePair<P> {
                     self.credits.received();
                 }
                 Frame::Credits => {}
+                Frame::Ping => {
+                    self.owes_pong = true;
+                    self.credits.received();
+                }
+                Frame::Pong => {
+                    self.probe = None;
+                    self.credits.received();
+                }
                 Frame::Notify(number) => {
                     self.credits.received();
                     tell(Happened::Notified(number));

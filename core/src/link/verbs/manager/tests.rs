@@ -12,6 +12,8 @@ fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
+// The managers share the fake through an `Arc` as they would a real provider; the tests have one thread.
+#[allow(clippy::arc_with_non_send_sync)]
 fn hosts(abilities: Abilities) -> (Arc<Fake>, Manager<Fake>, Manager<Fake>) {
     let fake = Arc::new(Fake::new(abilities));
     let manager = || Manager::new(fake.clone(), WANTED).expect("the fake has a device");

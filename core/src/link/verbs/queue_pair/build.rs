@@ -61,6 +61,8 @@ impl<P: Provider> QueuePair<P> {
             credits: Credits::new(0, 0),
             consumed: (0..sizes.receive).collect(),
             waiting: false,
+            probe: None,
+            owes_pong: false,
             lost: None,
             lost_was_said: false,
             device,

@@ -35,6 +35,11 @@ impl Slots {
         self.depth - (self.next - self.done)
     }
 
+    /// The number of the next request.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
     /// The message slot of the request that will be taken after `ahead` others.
     pub(super) fn slot(&self, ahead: u64) -> u32 {
         ((self.next + ahead) % self.depth) as u32

@@ -272,14 +272,57 @@ fn the_peer_cannot_write_to_message_buffers() {
 }
 
 #[test]
-fn a_probe_finds_a_dead_peer() {
-    let mut t = Pair::new(Abilities::of(Transport::InfiniBand));
-    assert_eq!(t.pairs[1].probe(), Ok(()));
-    t.fake.deliver(1);
-    assert_eq!(t.lost(1), None, "the peer answers");
-    t.pairs[0].end(Error::Lost("enough".into()));
-    assert!(t.lost(1).is_some());
-    assert_eq!(t.pairs[1].probe(), Err(NotPosted::Lost));
+fn a_probe_finds_out_whether_the_peer_is_there() {
+    for abilities in both_transports() {
+        let mut t = Pair::new(abilities);
+        for _ in 0..200 {
+            t.pairs[1].probe();
+            assert!(t.pairs[1].unanswered());
+            t.fake.deliver(100);
+            assert_eq!(t.lost(0), None);
+            t.fake.deliver(100);
+            assert_eq!(t.lost(1), None);
+            assert!(!t.pairs[1].unanswered());
+        }
+        t.pairs[0].end(Error::Lost("enough".into()));
+        assert!(t.lost(1).is_some());
+    }
+}
+
+/// With no credit left there is no room for a question; what the peer has to send before anything else answers it.
+#[test]
+fn a_probe_without_credit_waits_for_the_credits() {
+    let mut t = Pair::new(Abilities::of(Transport::Iwarp));
+    while t.pairs[1].send(b"x").is_ok() {
+        t.fake.deliver(1);
+    }
+    t.lost(1);
+    t.pairs[1].probe();
+    assert_eq!(t.lost(1), None);
+    assert!(t.pairs[1].unanswered());
+    assert_eq!(t.lost(0), None);
+    t.fake.deliver(100);
+    assert_eq!(t.lost(1), None);
+    assert!(!t.pairs[1].unanswered());
+}
+
+/// A peer that asks while we may not send gets its answer later.
+#[test]
+fn an_answer_waits_for_room() {
+    let mut t = Pair::new(Abilities::of(Transport::Iwarp));
+    while t.pairs[0].send(b"x").is_ok() {
+        t.fake.deliver(1);
+    }
+    t.pairs[1].probe();
+    t.fake.deliver(100);
+    assert_eq!(t.lost(0), None);
+    t.fake.deliver(100);
+    assert!(t.pairs[1].unanswered(), "there was no credit for an answer");
+    for end in [1, 0, 1] {
+        t.lost(end);
+        t.fake.deliver(100);
+    }
+    assert!(!t.pairs[1].unanswered());
 }
 
 #[test]

@@ -35,10 +35,8 @@ fn port(lib: &RdmaCore, context: *mut ibv_context, number: u8) -> Result<PortInf
     // The library fills the first part only; the rest has to be zero before.
     let mut attributes = ibv_port_attr::default();
     // SAFETY: the full structure begins with the one that the function's old type names.
-    code(
-        unsafe { lib.ibv_query_port(context, number, (&raw mut attributes).cast()) },
-        "querying a port",
-    )?;
+    let answer = unsafe { lib.ibv_query_port(context, number, (&raw mut attributes).cast()) };
+    code(answer, "querying a port")?;
     let mut gids = Vec::new();
     for index in 0..attributes.gid_tbl_len.clamp(0, 256) {
         let mut gid = ibv_gid::default();
@@ -67,10 +65,8 @@ fn open(lib: &RdmaCore, device: *mut ibv_device) -> Result<(Limits, Vec<PortInfo
         let limits = limits(lib, context)?;
         let mut attributes = ibv_device_attr::default();
         // SAFETY: just opened.
-        code(
-            unsafe { lib.ibv_query_device(context, &raw mut attributes) },
-            "querying a device",
-        )?;
+        let answer = unsafe { lib.ibv_query_device(context, &raw mut attributes) };
+        code(answer, "querying a device")?;
         let ports = (1..=attributes.phys_port_cnt)
             .map(|number| port(lib, context, number))
             .collect::<Result<_>>()?;

@@ -4,6 +4,7 @@
 //! go last (see [`super::device`]).
 
 mod address;
+mod connecting;
 mod discovery;
 mod work;
 
@@ -65,7 +66,7 @@ impl Id {
 
 impl RdmaCore {
     /// Loads rdma-core. `relocate` is given each descriptor that the library has made for us and returns the one that
-    /// takes its place (the same one, if it need not move).
+    /// takes its place (the same one, if it need not move or has moved before).
     pub fn open(relocate: fn(c_int) -> c_int) -> Result<Self> {
         let lib = rsock_rdma_sys::open().map_err(|error| Error::Library(error.to_string()))?;
         Ok(RdmaCore { lib, relocate })
@@ -95,34 +96,6 @@ impl RdmaCore {
     }
 }
 
-fn event_kind(event: rdma_cm_event_type::Type) -> EventKind {
-    use rdma_cm_event_type::*;
-    match event {
-        RDMA_CM_EVENT_ADDR_RESOLVED => EventKind::AddressResolved,
-        RDMA_CM_EVENT_ROUTE_RESOLVED => EventKind::RouteResolved,
-        RDMA_CM_EVENT_CONNECT_REQUEST => EventKind::ConnectRequest,
-        RDMA_CM_EVENT_ESTABLISHED => EventKind::Established,
-        RDMA_CM_EVENT_REJECTED => EventKind::Rejected,
-        RDMA_CM_EVENT_ADDR_ERROR
-        | RDMA_CM_EVENT_ROUTE_ERROR
-        | RDMA_CM_EVENT_CONNECT_ERROR
-        | RDMA_CM_EVENT_UNREACHABLE => EventKind::Failed,
-        RDMA_CM_EVENT_DISCONNECTED => EventKind::Disconnected,
-        RDMA_CM_EVENT_DEVICE_REMOVAL => EventKind::DeviceRemoved,
-        _ => EventKind::Other,
-    }
-}
-
-fn connection_parameters(parameters: &Parameters<'_>) -> rdma_conn_param {
-    rdma_conn_param {
-        private_data: parameters.data.as_ptr().cast(),
-        private_data_len: parameters.data.len().min(MAX_PRIVATE_DATA) as u8,
-        retry_count: parameters.retries,
-        rnr_retry_count: parameters.receiver_retries,
-        ..Default::default()
-    }
-}
-
 // In all of these: SAFETY of passing a handle on is that it is what the library gave us and, since handles are given back by value,
 // that it is not freed yet.
 impl Provider for RdmaCore {
@@ -132,10 +105,8 @@ impl Provider for RdmaCore {
 
     fn create_event_channel(&self) -> Result<EventChannel> {
         // SAFETY: takes nothing.
-        let channel = non_null(
-            unsafe { self.lib.rdma_create_event_channel() },
-            "opening /dev/infiniband/rdma_cm",
-        )?;
+        let answer = unsafe { self.lib.rdma_create_event_channel() };
+        let channel = non_null(answer, "opening /dev/infiniband/rdma_cm")?;
         // SAFETY: just made; only this field of it is used to reach the kernel.
         let fd = unsafe {
             (*channel).fd = (self.relocate)((*channel).fd);
@@ -157,53 +128,7 @@ impl Provider for RdmaCore {
     }
 
     fn next_event(&self, channel: &EventChannel) -> Result<Option<Event>> {
-        let mut event: *mut rdma_cm_event = null_mut();
-        // SAFETY: see the note above.
-        if unsafe {
-            self.lib
-                .rdma_get_cm_event(pointer(channel.0), &raw mut event)
-        } != 0
-        {
-            return match failed("reading an rdma_cm event") {
-                Error::System {
-                    errno: libc::EAGAIN | libc::EINTR,
-                    ..
-                } => Ok(None),
-                error => Err(error),
-            };
-        }
-        // SAFETY: the library gave us the event; it and its private data are ours until we acknowledge it. All kinds that
-        // carry private data for us carry it in `conn`; the others leave it zero.
-        let copy = unsafe {
-            let e = &*event;
-            let kind = event_kind(e.event);
-            let request = kind == EventKind::ConnectRequest;
-            let data = match kind {
-                EventKind::ConnectRequest | EventKind::Established | EventKind::Rejected
-                    if !e.param.conn.private_data.is_null() =>
-                {
-                    let length = usize::from(e.param.conn.private_data_len);
-                    PrivateData::new(core::slice::from_raw_parts(
-                        e.param.conn.private_data.cast(),
-                        length,
-                    ))
-                }
-                _ => PrivateData::new(&[]),
-            };
-            Event {
-                kind,
-                token: (*if request { e.listen_id } else { e.id }).context.addr(),
-                status: e.status,
-                data,
-                request: request.then(|| Id(e.id.expose_provenance())),
-            }
-        };
-        // SAFETY: once per event. Done at once, since giving back an identifier waits for it.
-        checked(
-            unsafe { self.lib.rdma_ack_cm_event(event) },
-            "acknowledging an rdma_cm event",
-        )?;
-        Ok(Some(copy))
+        self.read_event(pointer(channel.0))
     }
 
     fn destroy_event_channel(&self, channel: EventChannel) {
@@ -215,17 +140,15 @@ impl Provider for RdmaCore {
         let mut id = null_mut();
         let context = core::ptr::without_provenance_mut::<c_void>(token);
         // SAFETY: see the note above; the context is only a number to the library.
-        checked(
-            unsafe {
-                self.lib.rdma_create_id(
-                    pointer(channel.0),
-                    &raw mut id,
-                    context,
-                    rdma_port_space::RDMA_PS_TCP,
-                )
-            },
-            "creating an rdma_cm identifier",
-        )?;
+        let answer = unsafe {
+            self.lib.rdma_create_id(
+                pointer(channel.0),
+                &raw mut id,
+                context,
+                rdma_port_space::RDMA_PS_TCP,
+            )
+        };
+        checked(answer, "creating an rdma_cm identifier")?;
         Ok(Id(id.expose_provenance()))
     }
 
@@ -250,18 +173,14 @@ impl Provider for RdmaCore {
             };
         }
         // SAFETY: a complete socket address.
-        checked(
-            unsafe { self.lib.rdma_bind_addr(id.get(), address.as_ptr()) },
-            "binding an rdma_cm address",
-        )
+        let answer = unsafe { self.lib.rdma_bind_addr(id.get(), address.as_ptr()) };
+        checked(answer, "binding an rdma_cm address")
     }
 
     fn listen(&self, id: &Id, backlog: u32) -> Result<()> {
         // SAFETY: see the note above.
-        checked(
-            unsafe { self.lib.rdma_listen(id.get(), backlog as c_int) },
-            "listening with rdma_cm",
-        )
+        let answer = unsafe { self.lib.rdma_listen(id.get(), backlog as c_int) };
+        checked(answer, "listening with rdma_cm")
     }
 
     fn resolve_address(
@@ -274,17 +193,15 @@ impl Provider for RdmaCore {
         let mut source = source.map(address::Raw::new);
         let source = source.as_mut().map_or(null_mut(), address::Raw::as_ptr);
         // SAFETY: complete socket addresses, or none.
-        checked(
-            unsafe {
-                self.lib.rdma_resolve_addr(
-                    id.get(),
-                    source,
-                    address::Raw::new(peer).as_ptr(),
-                    timeout_ms as c_int,
-                )
-            },
-            "resolving an rdma_cm address",
-        )
+        let answer = unsafe {
+            self.lib.rdma_resolve_addr(
+                id.get(),
+                source,
+                address::Raw::new(peer).as_ptr(),
+                timeout_ms as c_int,
+            )
+        };
+        checked(answer, "resolving an rdma_cm address")
     }
 
     fn resolve_route(&self, id: &Id, timeout_ms: u32) -> Result<()> {
@@ -301,41 +218,37 @@ impl Provider for RdmaCore {
             )
         };
         // SAFETY: see the note above.
-        checked(
-            unsafe { self.lib.rdma_resolve_route(id.get(), timeout_ms as c_int) },
-            "resolving an rdma_cm route",
-        )
+        let answer = unsafe { self.lib.rdma_resolve_route(id.get(), timeout_ms as c_int) };
+        checked(answer, "resolving an rdma_cm route")
     }
 
     fn connect(&self, id: &Id, parameters: Parameters<'_>) -> Result<()> {
         // SAFETY: the private data is copied before the call returns.
-        checked(
-            unsafe {
-                self.lib
-                    .rdma_connect(id.get(), &mut connection_parameters(&parameters))
-            },
-            "connecting with rdma_cm",
-        )
+        let answer = unsafe {
+            self.lib.rdma_connect(
+                id.get(),
+                &mut connecting::connection_parameters(&parameters),
+            )
+        };
+        checked(answer, "connecting with rdma_cm")
     }
 
     fn accept(&self, id: &Id, parameters: Parameters<'_>) -> Result<()> {
         // SAFETY: the private data is copied before the call returns.
-        checked(
-            unsafe {
-                self.lib
-                    .rdma_accept(id.get(), &mut connection_parameters(&parameters))
-            },
-            "accepting with rdma_cm",
-        )
+        let answer = unsafe {
+            self.lib.rdma_accept(
+                id.get(),
+                &mut connecting::connection_parameters(&parameters),
+            )
+        };
+        checked(answer, "accepting with rdma_cm")
     }
 
     fn reject(&self, id: &Id, data: &[u8]) -> Result<()> {
         let length = data.len().min(MAX_PRIVATE_DATA) as u8;
         // SAFETY: `data` has at least `length` bytes, copied before the call returns.
-        checked(
-            unsafe { self.lib.rdma_reject(id.get(), data.as_ptr().cast(), length) },
-            "rejecting with rdma_cm",
-        )
+        let answer = unsafe { self.lib.rdma_reject(id.get(), data.as_ptr().cast(), length) };
+        checked(answer, "rejecting with rdma_cm")
     }
 
     fn disconnect(&self, id: &Id) {
@@ -369,12 +282,16 @@ impl Provider for RdmaCore {
     }
 
     fn create_domain(&self, id: &Id) -> Result<Domain> {
+        let context = self.context_of(id)?;
+        // SAFETY: the identifier holds the context; rdma-core reaches the kernel through these two fields only, and nobody else uses
+        // this context yet or its descriptors were moved before, which `relocate` sees.
+        unsafe {
+            (*context).cmd_fd = (self.relocate)((*context).cmd_fd);
+            (*context).async_fd = (self.relocate)((*context).async_fd);
+        }
         // SAFETY: see the note above.
-        non_null(
-            unsafe { self.lib.ibv_alloc_pd(self.context_of(id)?) },
-            "allocating a protection domain",
-        )
-        .map(|p| Domain(p.expose_provenance()))
+        let answer = unsafe { self.lib.ibv_alloc_pd(context) };
+        non_null(answer, "allocating a protection domain").map(|p| Domain(p.expose_provenance()))
     }
 
     fn destroy_domain(&self, domain: Domain) {
@@ -384,10 +301,8 @@ impl Provider for RdmaCore {
 
     fn create_completion_channel(&self, id: &Id) -> Result<CompletionChannel> {
         // SAFETY: see the note above.
-        let channel = non_null(
-            unsafe { self.lib.ibv_create_comp_channel(self.context_of(id)?) },
-            "creating a completion channel",
-        )?;
+        let answer = unsafe { self.lib.ibv_create_comp_channel(self.context_of(id)?) };
+        let channel = non_null(answer, "creating a completion channel")?;
         // SAFETY: just made; only this field of it is used to reach the kernel.
         let fd = unsafe {
             (*channel).fd = (self.relocate)((*channel).fd);
@@ -446,13 +361,11 @@ impl Provider for RdmaCore {
             access |= ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
         }
         // SAFETY: the caller keeps the memory mapped.
-        let region = non_null(
-            unsafe {
-                self.lib
-                    .ibv_reg_mr(pointer(domain.0), address.cast(), length, access.0 as c_int)
-            },
-            "registering memory",
-        )?;
+        let answer = unsafe {
+            self.lib
+                .ibv_reg_mr(pointer(domain.0), address.cast(), length, access.0 as c_int)
+        };
+        let region = non_null(answer, "registering memory")?;
         // SAFETY: just made.
         let (local_key, remote_key) = unsafe { ((*region).lkey, (*region).rkey) };
         Ok(Registration {
@@ -491,10 +404,8 @@ impl Provider for RdmaCore {
 
     fn arm(&self, queue: &CompletionQueue) -> Result<()> {
         // SAFETY: see the note above.
-        code(
-            unsafe { inline::ibv_req_notify_cq(pointer(queue.0), 0) },
-            "arming a completion queue",
-        )
+        let answer = unsafe { inline::ibv_req_notify_cq(pointer(queue.0), 0) };
+        code(answer, "arming a completion queue")
     }
 
     #[inline]
@@ -529,13 +440,11 @@ impl Provider for RdmaCore {
             ..Default::default()
         };
         // SAFETY: see the note above.
-        checked(
-            unsafe {
-                self.lib
-                    .rdma_create_qp(id.get(), pointer(domain.0), &raw mut attributes)
-            },
-            "creating a queue pair",
-        )?;
+        let answer = unsafe {
+            self.lib
+                .rdma_create_qp(id.get(), pointer(domain.0), &raw mut attributes)
+        };
+        checked(answer, "creating a queue pair")?;
         // Some drivers grant what was asked for without saying so.
         Ok(QueueSizes {
             send: attributes.cap.max_send_wr.max(sizes.send),

@@ -19,8 +19,8 @@ pub use crate::readiness::poll::Poll;
 pub use crate::socket::close::{Close, at_exit, close_range, duplicated};
 pub use crate::socket::inflight::InFlight;
 pub use crate::socket::options::{
-    after_ioctl, after_setfl, after_setsockopt, before_fcntl, before_setsockopt, getsockopt, ioctl,
-    shutdown,
+    after_ioctl, after_setfl, after_setsockopt, before_fcntl, before_getsockopt, before_ioctl,
+    before_setsockopt, getsockopt, ioctl, shutdown,
 };
 pub use crate::socket::pin::{BeforeExec, Pin};
 pub use crate::socket::receive::Receive;

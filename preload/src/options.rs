@@ -30,6 +30,9 @@ hook_plain! {
         if !tracked(fd) {
             return plain::getsockopt(fd, level, name, value, len);
         }
+        if !settled(fd, || calls::before_getsockopt(fd, level, name)) {
+            return -1;
+        }
         answered(
             || calls::getsockopt(fd, level, name, value, len),
             || plain::getsockopt(fd, level, name, value, len),
@@ -54,6 +57,9 @@ hook_plain! {
     unsafe fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int => my_ioctl {
         if !tracked(fd) {
             return plain::ioctl(fd, request, arg);
+        }
+        if !settled(fd, || calls::before_ioctl(fd, request, arg)) {
+            return -1;
         }
         let kernel = || {
             let result = plain::ioctl(fd, request, arg);

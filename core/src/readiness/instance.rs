@@ -122,6 +122,10 @@ pub fn closed(fd: i32) {
         }
         return;
     }
+    if let Some(mut inner) = i.inner.lock() {
+        registration::let_go(&mut inner);
+        i.ours.store(0, Release);
+    }
     let bell = i.bell.swap(0, AcqRel);
     if let Some(b) = bell.checked_sub(1).and_then(Bell::from_index) {
         if let Some(bell_fd) = b.fd() {

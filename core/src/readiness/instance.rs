@@ -259,7 +259,7 @@ impl Instance {
         };
         s.rx_bells.fetch_or(bell.bit(), SeqCst);
         s.tx_bells.fetch_or(bell.bit(), SeqCst);
-        s.view.show_bells(s);
+        s.view.show_bell(s, bell);
     }
 
     /// Arms the bell on every link that has a lane here. False: on some it cannot be.

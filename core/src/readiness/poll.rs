@@ -405,7 +405,7 @@ impl Poll {
         self.each_stream(|s| {
             s.rx_bells.fetch_or(bell.bit(), SeqCst);
             s.tx_bells.fetch_or(bell.bit(), SeqCst);
-            s.view.show_bells(s);
+            s.view.show_bell(s, bell);
             let link = s.view.link.load(Acquire);
             if link != last && link != 0 {
                 last = link;
@@ -422,7 +422,7 @@ impl Poll {
         self.each_stream(|s| {
             s.rx_bells.fetch_and(!bell.bit(), SeqCst);
             s.tx_bells.fetch_and(!bell.bit(), SeqCst);
-            s.view.show_bells(s);
+            s.view.show_bell(s, bell);
             if let Some(l) = (s.view.link.load(Acquire) as usize)
                 .checked_sub(1)
                 .and_then(memory::get)

@@ -183,6 +183,8 @@ pub struct Stream {
     pub peer_left: AtomicBool,
     /// It existed when this process forked: its descriptors may be used elsewhere too.
     pub shared: AtomicBool,
+    /// Its word that all processes which share it see (process/family.rs); null: none.
+    pub family: AtomicPtr<AtomicU64>,
     /// What the kernel's sk_err would be: the errno that the next call reports, once. 0: none yet; negative: it was reported.
     error: AtomicI32,
     /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
@@ -357,6 +359,7 @@ impl Stream {
             ended_at: AtomicU64::new(0),
             peer_left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            family: AtomicPtr::new(core::ptr::null_mut()),
             error: AtomicI32::new(0),
             answer: AtomicU64::new(0),
             tx: Lock::new(Tx::new()),
@@ -420,6 +423,7 @@ impl Stream {
         self.ended_at.store(0, Relaxed);
         self.peer_left.store(false, Relaxed);
         self.shared.store(false, Relaxed);
+        self.family.store(core::ptr::null_mut(), Relaxed);
         self.kept.store(-1, Relaxed);
         self.shut_receive.store(false, Relaxed);
         self.error.store(0, Relaxed);

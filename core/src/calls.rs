@@ -173,6 +173,20 @@ pub fn made_epoll(fd: c_int) {
     }
 }
 
+/// Before epoll_ctl, where either descriptor is tracked; Some(pin) means: run it to its end first. The kernel's instance cannot say
+/// what another process's lane has.
+pub fn before_epoll_ctl(op: c_int, fd: c_int) -> Option<Pin> {
+    let s = stream::of(fd).filter(|s| s.mode() == Mode::Foreign && op != libc::EPOLL_CTL_DEL)?;
+    process::is_this().then(|| Pin::stream(s, stats::Reason::PinnedFork))
+}
+
+/// Before dup and kin of a tracked `old`; Some(pin) means: run it to its end first. A child of vfork runs in its parent's memory, and
+/// copies a stream only for the program that it will execute, whose the copy is without our knowing it.
+pub fn before_copy(old: c_int) -> Option<Pin> {
+    let s = stream::of(old)?;
+    (!process::is_this()).then(|| Pin::stream(s, stats::Reason::PinnedExec))
+}
+
 /// epoll_ctl, where either descriptor is tracked.
 pub fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Next<c_int> {
     let instance = instance::of(epfd);

@@ -243,6 +243,7 @@ impl State {
         let call = Callbacks {
             watch: watch_rendezvous,
             hold: |names| lanes::find(names).is_some(),
+            alive: |id| StreamId::from(id).stream().is_some(),
         };
         Some(State {
             local: Local::new(name, call),

@@ -239,9 +239,13 @@ impl EpollWait {
                     return total;
                 };
                 let mut skip = seen;
-                total += self.pass(&mut inner, from + total, |s| {
-                    let bits = if seen == 0 { look::fast(s) } else { None };
-                    if bits.is_some() || seen > 0 && look::fast(s).is_some() {
+                total += self.pass(&mut inner, from + total, |s, wanted| {
+                    let bits = if seen == 0 {
+                        look::fast(s, wanted)
+                    } else {
+                        None
+                    };
+                    if bits.is_some() || seen > 0 && look::fast(s, wanted).is_some() {
                         return bits;
                     }
                     if skip > 0 {
@@ -270,7 +274,7 @@ impl EpollWait {
             let Some(mut inner) = i.inner.lock() else {
                 return total;
             };
-            total += self.pass(&mut inner, from + total, |s| {
+            total += self.pass(&mut inner, from + total, |s, _| {
                 let id = s.id().get();
                 slow[..asked]
                     .iter()
@@ -288,7 +292,7 @@ impl EpollWait {
         &self,
         inner: &mut Inner,
         from: usize,
-        mut ready: impl FnMut(&Stream) -> Option<u32>,
+        mut ready: impl FnMut(&Stream, u32) -> Option<u32>,
     ) -> usize {
         let mut n = from;
         let mut link = inner.first;
@@ -299,8 +303,9 @@ impl EpollWait {
                 registration::rotate(inner, link);
                 break;
             }
-            if let Some(s) = d.stream()
-                && let Some(bits) = ready(s)
+            if d.armed
+                && let Some(s) = d.stream()
+                && let Some(bits) = ready(s, d.events)
                 && let Some(report) = d.report(s, bits)
             {
                 self.put(n, report, d.data);
@@ -346,7 +351,7 @@ pub fn ready(i: &Instance) -> bool {
             while let Some(d) = unsafe { registration::data(link) } {
                 link = d.next;
                 let Some(s) = d.stream() else { continue };
-                match look::fast(s) {
+                match look::fast(s, d.events) {
                     Some(bits) if d.may_report(Some(bits), s) => return true,
                     Some(_) => {}
                     None if skip > 0 => skip -= 1,
@@ -393,7 +398,7 @@ fn news(i: &Instance) -> bool {
     // SAFETY: the instance's lock is held.
     while let Some(d) = unsafe { registration::data(link) } {
         if let Some(s) = d.stream()
-            && d.may_report(look::fast(s), s)
+            && d.may_report(look::fast(s, d.events), s)
         {
             return true;
         }

@@ -32,37 +32,37 @@ fn writable(ring: u64, sent: u64, consumed: u64) -> bool {
     ring.saturating_sub(used) >= ring / 4
 }
 
-/// What it is ready for, without a lock or a system call. None: ask [`slow`].
+/// What it is ready for of `wanted`, without a lock or a system call. None: ask [`slow`]. A direction that nobody asks about may be
+/// anywhere: many streams send much one way and nothing the other.
 #[inline]
-pub fn fast(s: &Stream) -> Option<u32> {
-    if s.view.rx.load(Acquire) != flag::LANE || s.view.tx.load(Acquire) != flag::LANE {
+pub fn fast(s: &Stream, wanted: u32) -> Option<u32> {
+    let (rx, tx) = (s.view.rx.load(Acquire), s.view.tx.load(Acquire));
+    let carries = |flags: u32, bits: u32| flags == flag::LANE || wanted & bits == 0 && flags == 0;
+    if !carries(rx, IN | RDHUP | PRI) || !carries(tx, OUT) || rx | tx == 0 {
         return None;
     }
-    // SAFETY: these pointers always lead to words that stay mapped, see `View`.
-    let (published, consumed, left) = unsafe {
-        let cursors = s.view.published.load(Acquire);
-        (
-            (*cursors).load(Acquire),
-            (*s.view.consumed.load(Acquire)).load(Acquire),
-            left(s),
-        )
-    };
-    if left {
+    // SAFETY: the word stays mapped, see `View`.
+    if unsafe { left(s) } {
         return None;
     }
-    let there = published.saturating_sub(s.view.rx_position.load(Relaxed));
-    let readable = if there > 0 && there >= low_water(s) {
-        IN
-    } else {
-        0
-    };
-    let sent = s.view.tx_position.load(Relaxed);
-    let writable = if writable(s.view.ring.load(Relaxed), sent, consumed) {
-        OUT
-    } else {
-        0
-    };
-    Some(readable | writable)
+    let mut bits = 0;
+    if rx == flag::LANE {
+        // SAFETY: as above; the pointer is never null.
+        let published = unsafe { (*s.view.published.load(Acquire)).load(Acquire) };
+        let there = published.saturating_sub(s.view.rx_position.load(Relaxed));
+        if there > 0 && there >= low_water(s) {
+            bits |= IN;
+        }
+    }
+    if tx == flag::LANE {
+        // SAFETY: as above.
+        let consumed = unsafe { (*s.view.consumed.load(Acquire)).load(Acquire) };
+        let sent = s.view.tx_position.load(Relaxed);
+        if writable(s.view.ring.load(Relaxed), sent, consumed) {
+            bits |= OUT;
+        }
+    }
+    Some(bits)
 }
 
 /// SO_RCVLOWAT, as far as a ring can hold it.
@@ -165,6 +165,6 @@ pub fn slow(s: &Stream) -> u32 {
 
 /// What it is ready for, the cheap way if possible.
 #[inline]
-pub fn now(s: &Stream) -> u32 {
-    fast(s).unwrap_or_else(|| slow(s))
+pub fn now(s: &Stream, wanted: u32) -> u32 {
+    fast(s, wanted).unwrap_or_else(|| slow(s))
 }

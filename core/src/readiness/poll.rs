@@ -13,6 +13,7 @@ use crate::socket::pin::Pin;
 use crate::socket::stream::{self, Mode, Stream};
 use crate::stats::Reason;
 use crate::sys;
+use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, nfds_t, pollfd, timespec};
 
@@ -22,18 +23,42 @@ const LIMIT: usize = 1 << 16;
 /// What was learned about spinning in poll, for all of the process.
 static SPIN: Score = Score::new();
 
-/// Memory for an array that the kernel gets instead of the program's.
+/// Sets of this size need no memory of their own.
+const INLINE: usize = 32;
+
+/// Memory for an array that the kernel gets instead of the program's, and in front of it, for select, for the array that plays
+/// the program's.
 struct Scratch {
-    at: *mut pollfd,
+    inline: UnsafeCell<[pollfd; INLINE]>,
+    mapped: *mut pollfd,
     room: usize,
 }
 
 impl Scratch {
-    const NONE: Scratch = Scratch {
-        at: core::ptr::null_mut(),
-        room: 0,
-    };
+    const fn new() -> Scratch {
+        Scratch {
+            inline: UnsafeCell::new(
+                [pollfd {
+                    fd: -1,
+                    events: 0,
+                    revents: 0,
+                }; INLINE],
+            ),
+            mapped: core::ptr::null_mut(),
+            room: INLINE,
+        }
+    }
 
+    /// Where it is. Moves with its owner as long as it is small.
+    fn at(&self) -> *mut pollfd {
+        if self.mapped.is_null() {
+            self.inline.get().cast()
+        } else {
+            self.mapped
+        }
+    }
+
+    /// Makes room; contents are lost if it grows.
     fn reserve(&mut self, n: usize) -> bool {
         if self.room >= n {
             return true;
@@ -41,10 +66,7 @@ impl Scratch {
         match sys::reserve(n * size_of::<pollfd>()) {
             Ok(p) => {
                 self.free();
-                *self = Scratch {
-                    at: p.cast(),
-                    room: n,
-                };
+                (self.mapped, self.room) = (p.cast(), n);
                 true
             }
             Err(_) => false,
@@ -52,9 +74,9 @@ impl Scratch {
     }
 
     fn free(&mut self) {
-        if self.room > 0 {
-            sys::unmap(self.at.cast(), self.room * size_of::<pollfd>());
-            *self = Scratch::NONE;
+        if !self.mapped.is_null() {
+            sys::unmap(self.mapped.cast(), self.room * size_of::<pollfd>());
+            (self.mapped, self.room) = (core::ptr::null_mut(), INLINE);
         }
     }
 }
@@ -102,7 +124,7 @@ impl Poll {
             timeout,
             deadline: None,
             begun: false,
-            scratch: Scratch::NONE,
+            scratch: Scratch::new(),
             bell: None,
             mixed: false,
             counted: false,
@@ -131,21 +153,30 @@ impl Poll {
             && poll.scratch.reserve(2 * sets.count() + 1)
         {
             // The first half of the scratch memory plays the program's array.
-            poll.fds = poll.scratch.at;
             poll.count = sets.count();
             // SAFETY: reserved a line above.
-            unsafe { sets.describe(poll.fds) };
+            unsafe { sets.describe(poll.scratch.at()) };
             poll.sets = Some(sets);
         }
         poll
+    }
+
+    /// The program's array; for select, the first half of the scratch memory plays it.
+    fn base(&self) -> *mut pollfd {
+        if self.sets.is_some() {
+            self.scratch.at()
+        } else {
+            self.fds
+        }
     }
 
     fn program(&self) -> &'static mut [pollfd] {
         if self.count == 0 {
             return &mut [];
         }
-        // SAFETY: the program's array (or our own, for select), of `count` entries.
-        unsafe { core::slice::from_raw_parts_mut(self.fds, self.count) }
+        // SAFETY: the program's array (or our own, for select), of `count` entries; nobody keeps what this returns longer than
+        // the step that asked for it, in which the operation does not move.
+        unsafe { core::slice::from_raw_parts_mut(self.base(), self.count) }
     }
 
     /// What to do now.
@@ -232,7 +263,7 @@ impl Poll {
         } else if self.mixed {
             (self.kernel_part(), self.count as nfds_t + 1)
         } else {
-            (self.fds, self.count as nfds_t)
+            (self.base(), self.count as nfds_t)
         }
     }
 
@@ -335,7 +366,8 @@ impl Poll {
     /// Whether one of ours may be ready, without locks.
     fn peek(&self) -> bool {
         self.program().iter().any(|p| match ours(p.fd) {
-            Some(s) => look::fast(s).map_or(s.view.needs_look(), |bits| bits & mask(p.events) != 0),
+            Some(s) => look::fast(s, mask(p.events))
+                .map_or(s.view.needs_look(), |bits| bits & mask(p.events) != 0),
             None => false,
         })
     }
@@ -343,7 +375,7 @@ impl Poll {
     fn kernel_part(&self) -> *mut pollfd {
         let skip = if self.sets.is_some() { self.count } else { 0 };
         // SAFETY: reserved by `select` or `prepare`.
-        unsafe { self.scratch.at.add(skip) }
+        unsafe { self.scratch.at().add(skip) }
     }
 
     /// Fills the scratch memory with what is not ours, and the bell.
@@ -507,5 +539,5 @@ fn mask(events: i16) -> u32 {
 }
 
 fn revents(s: &Stream, events: i16) -> i16 {
-    (look::now(s) & mask(events)) as u16 as i16
+    (look::now(s, mask(events)) & mask(events)) as u16 as i16
 }

@@ -74,6 +74,8 @@ pub struct Callbacks {
     pub watch: fn(i32, bool),
     /// Do we hold a connection with these addresses (as its own end sees them)?
     pub hold: fn(Addresses) -> bool,
+    /// Is this stream still there?
+    pub alive: fn(u64) -> bool,
 }
 
 /// The rendezvous of this process.
@@ -308,6 +310,11 @@ impl Local {
     }
 
     fn retry(&mut self, stream: u64, now: u64, reason: Reason) {
+        if !(self.call.alive)(stream) {
+            // That nobody holds the other end of a connection that is over says nothing.
+            self.asks.remove(&stream);
+            return;
+        }
         let Some(ask) = self.asks.get_mut(&stream) else {
             return;
         };
@@ -318,8 +325,11 @@ impl Local {
         }
         let port = ask.names.peer.port();
         self.asks.remove(&stream);
-        self.refused
-            .remember(port, now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000, now);
+        if reason == Reason::PeerNotReachable {
+            // An owner that answers, if only that it does not hold this connection, takes part.
+            self.refused
+                .remember(port, now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000, now);
+        }
         self.outcomes.push(Outcome::Failed(stream, reason));
     }
 
@@ -381,6 +391,10 @@ impl Local {
 
     /// Puts the question to the owner of the port.
     fn put(&mut self, stream: u64, now: u64) {
+        if !(self.call.alive)(stream) {
+            self.asks.remove(&stream);
+            return;
+        }
         let Some(ask) = self.asks.get_mut(&stream) else {
             return;
         };
@@ -459,6 +473,7 @@ mod tests {
         let call = |hold| Callbacks {
             watch: |_, _| {},
             hold,
+            alive: |_| true,
         };
         let mut a = Local::new(b"p/a".to_vec(), call(hold_first));
         let mut b = Local::new(b"p/b".to_vec(), call(hold_second));
@@ -487,6 +502,7 @@ mod tests {
             Callbacks {
                 watch: |_, _| {},
                 hold: |_| false,
+                alive: |_| true,
             },
         );
         run(&mut [&mut a, &mut b]);
@@ -512,6 +528,7 @@ mod tests {
             Callbacks {
                 watch: |_, _| {},
                 hold: |_| false,
+                alive: |_| true,
             },
         );
         c.ask(6, names(60_002), 0);
@@ -526,6 +543,7 @@ mod tests {
             Callbacks {
                 watch: |_, _| {},
                 hold: |_| false,
+                alive: |_| true,
             },
         );
         c.ask(7, names(60_003), 0);
@@ -545,6 +563,7 @@ mod tests {
             Callbacks {
                 watch: |_, _| {},
                 hold: |_| false,
+                alive: |_| true,
             },
         );
         let far = Addresses::new(

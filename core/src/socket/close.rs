@@ -167,7 +167,9 @@ fn unread(s: &Stream) -> bool {
     if rx.engine.state() == RecvState::Dead {
         return false;
     }
-    !rx.engine.pushback().is_empty() || incoming::available(s, &mut rx) > 0
+    !rx.engine.pushback().is_empty()
+        || incoming::available(s, &mut rx) > 0
+        || super::options::in_tcp(s, &rx) > 0
 }
 
 /// The connection ends in a reset when its descriptor is closed.

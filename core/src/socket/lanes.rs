@@ -229,12 +229,26 @@ pub fn asked(link: &'static MemoryLink, message: &Message, descriptor: i32) {
     }
 }
 
+fn ports(names: &Addresses) -> u32 {
+    u32::from(names.local.port()) << 16 | u32::from(names.peer.port())
+}
+
 /// Our stream with these addresses, if we have it.
 pub fn find(names: Addresses) -> Option<&'static Stream> {
+    let wanted = ports(&names);
     super::stream::all().find(|s| {
-        matches!(s.mode(), Mode::Plain | Mode::Careful)
-            && !s.connector.load(Relaxed)
-            && addresses(s.fd()) == Some(names)
+        if !matches!(s.mode(), Mode::Plain | Mode::Careful) || s.connector.load(Relaxed) {
+            return false;
+        }
+        let known = s.ports.load(Relaxed);
+        if known != 0 && known != wanted {
+            return false;
+        }
+        let own = addresses(s.fd());
+        if let Some(own) = &own {
+            s.ports.store(ports(own), Relaxed);
+        }
+        own == Some(names)
     })
 }
 

@@ -185,6 +185,8 @@ pub struct Stream {
     pub shared: AtomicBool,
     /// Its word that all processes which share it see (process/family.rs); null: none.
     pub family: AtomicPtr<AtomicU64>,
+    /// Both ports of an accepted connection once they were looked up (local << 16 | peer), else 0.
+    pub ports: AtomicU32,
     /// What the kernel's sk_err would be: the errno that the next call reports, once. 0: none yet; negative: it was reported.
     error: AtomicI32,
     /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
@@ -360,6 +362,7 @@ impl Stream {
             peer_left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             family: AtomicPtr::new(core::ptr::null_mut()),
+            ports: AtomicU32::new(0),
             error: AtomicI32::new(0),
             answer: AtomicU64::new(0),
             tx: Lock::new(Tx::new()),
@@ -426,6 +429,7 @@ impl Stream {
         self.family.store(core::ptr::null_mut(), Relaxed);
         self.kept.store(-1, Relaxed);
         self.shut_receive.store(false, Relaxed);
+        self.ports.store(0, Relaxed);
         self.error.store(0, Relaxed);
         self.answer.store(0, Relaxed);
         self.low_water.store(1, Relaxed);

@@ -8,7 +8,8 @@ use super::look;
 use super::registration;
 use super::spin;
 use crate::calls::Ready;
-use crate::socket::stream::{Stream, StreamId};
+use crate::process::family;
+use crate::socket::stream::{Mode, Stream, StreamId};
 use crate::sys;
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, epoll_event, timespec};
@@ -63,6 +64,9 @@ impl EpollWait {
         i.settle_inside();
         if i.ours.load(Acquire) == 0 {
             return Ready::Sleep(self.left());
+        }
+        if family::has_foreign() {
+            fetch(i);
         }
         let n = self.first_look(i);
         if n > 0 {
@@ -189,6 +193,9 @@ impl EpollWait {
                 if let Some(bell) = i.bell() {
                     bell.drain();
                 }
+                continue;
+            }
+            if i.is_parents_bell(data) {
                 continue;
             }
             if at != from + kept {
@@ -329,6 +336,24 @@ impl EpollWait {
             link = d.next;
         }
         n - from
+    }
+}
+
+/// In a fork child with its parent's instance: asks for streams that the parent has on lanes. It puts them back into the kernel's
+/// instance, which both share, when they are on TCP.
+fn fetch(i: &Instance) {
+    let Some(inner) = i.inner.lock() else { return };
+    let mut link = inner.first;
+    // SAFETY: the instance's lock is held.
+    while let Some(d) = unsafe { registration::data(link) } {
+        if let Some(s) = StreamId::from(d.stream)
+            .stream()
+            .filter(|s| s.mode() == Mode::Foreign)
+        {
+            // Whatever the answer: the kernel tells when there is something to read.
+            let _ = family::ask(s);
+        }
+        link = d.next;
     }
 }
 

@@ -134,6 +134,11 @@ impl Data {
         self.instance == instance.index && self.generation == instance.generation() && self.fd == fd
     }
 
+    /// Its instance is closed, and has let go of it ([`let_go`]).
+    fn stale(&self) -> bool {
+        instance::get(self.instance).is_none_or(|i| i.generation() != self.generation)
+    }
+
     /// What there is to report of `ready`, with edge and one-shot done; None: nothing.
     pub fn report(&mut self, s: &Stream, ready: u32) -> Option<u32> {
         if !self.armed {
@@ -251,6 +256,15 @@ pub fn carrier_changed(s: &Stream) {
     }
 }
 
+/// The instance is closed: its list is empty from now on. The registrations stay in their streams' chains, until somebody looks
+/// along these ([`control`]) or the streams end.
+pub fn let_go(inner: &mut Inner) {
+    // SAFETY: the instance's lock is held.
+    while let Some(d) = unsafe { data(inner.first) } {
+        d.unlist(inner);
+    }
+}
+
 /// The stream ends: its registrations with it, as close(2) does.
 pub fn closed(s: &Stream) {
     let Some(mut first) = s.registrations.lock() else {
@@ -296,6 +310,18 @@ pub fn control(
     while let Some(d) = unsafe { data(link) } {
         if d.matches(instance, fd) {
             break;
+        }
+        if d.stale() {
+            // The chain must not grow with every instance that ever was.
+            let next = d.next_of_stream;
+            // SAFETY: as above.
+            match unsafe { data(before) } {
+                Some(b) => b.next_of_stream = next,
+                None => *first = next,
+            }
+            REGISTRATIONS.give(link - 1);
+            link = next;
+            continue;
         }
         (before, link) = (link, d.next_of_stream);
     }

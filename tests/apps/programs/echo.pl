@@ -14,7 +14,8 @@ if ($kind eq 'fork') {
     my $listener = listener();
     $SIG{CHLD} = 'IGNORE';
     while (1) {
-        my $peer = $listener->accept or next;    # EINTR by SIGCHLD
+        my $peer = $listener->accept;
+        next unless $peer;    # EINTR by SIGCHLD
         my $pid = fork;
         die "fork: $!\n" unless defined $pid;
         if ($pid == 0) {

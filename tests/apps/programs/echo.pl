@@ -7,7 +7,9 @@ use IO::Socket::INET;
 my ($kind, $port) = @ARGV;
 
 sub listener {
-    return IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 100, ReuseAddr => 1) or die "listen: $!\n";
+    my $made = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 100, ReuseAddr => 1);
+    die "listen: $!\n" unless $made;
+    return $made;
 }
 
 if ($kind eq 'fork') {

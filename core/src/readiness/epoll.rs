@@ -5,7 +5,7 @@
 
 use super::instance::{self, Inner, Instance};
 use super::look;
-use super::registration;
+use super::registration::{self, Data};
 use super::spin;
 use crate::calls::Ready;
 use crate::socket::stream::{Stream, StreamId};
@@ -238,7 +238,7 @@ impl EpollWait {
     /// Reports what our streams are ready for, behind `from`, where the kernel's events end: how many events.
     fn scan(&self, i: &Instance, from: usize) -> usize {
         let mut total = 0;
-        let mut seen = 0;
+        let mut first = true;
         let turn = i.turn.fetch_add(1, Relaxed) + 1;
         loop {
             let mut slow = [(0u64, 0u32); SLOW];
@@ -247,19 +247,14 @@ impl EpollWait {
                 let Some(mut inner) = i.inner.lock() else {
                     return total;
                 };
-                let mut skip = seen;
-                total += self.pass(&mut inner, turn, from, from + total, |s| {
-                    let bits = if seen == 0 { look::fast(s) } else { None };
-                    if bits.is_some() || seen > 0 && look::fast(s).is_some() {
-                        return bits;
-                    }
-                    if skip > 0 {
-                        skip -= 1;
-                    } else if asked < SLOW {
+                total += self.pass(&mut inner, turn, from, from + total, |s, d| {
+                    let bits = look::fast(s);
+                    if bits.is_none() && d.asked != turn && asked < SLOW {
+                        d.asked = turn;
                         slow[asked] = (s.id().get(), 0);
                         asked += 1;
                     }
-                    None
+                    bits.filter(|_| first)
                 });
             }
             // Those on lanes in both directions, if they are busy, must neither starve the others nor wait for them each time.
@@ -267,7 +262,7 @@ impl EpollWait {
             {
                 return total;
             }
-            if seen == 0 {
+            if core::mem::take(&mut first) {
                 i.looked_slowly.store(sys::now(), Relaxed);
             }
             // Their locks come before the instance's.
@@ -279,7 +274,7 @@ impl EpollWait {
             let Some(mut inner) = i.inner.lock() else {
                 return total;
             };
-            total += self.pass(&mut inner, turn, from, from + total, |s| {
+            total += self.pass(&mut inner, turn, from, from + total, |s, _| {
                 let id = s.id().get();
                 slow[..asked]
                     .iter()
@@ -289,7 +284,6 @@ impl EpollWait {
             if asked < SLOW {
                 return total;
             }
-            seen += asked;
         }
     }
 
@@ -299,7 +293,7 @@ impl EpollWait {
         turn: u64,
         kernels: usize,
         from: usize,
-        mut ready: impl FnMut(&Stream) -> Option<u32>,
+        mut ready: impl FnMut(&Stream, &mut Data) -> Option<u32>,
     ) -> usize {
         let mut n = from;
         let mut link = inner.first;
@@ -313,7 +307,7 @@ impl EpollWait {
             // What is fast or slow changes meanwhile: a stream may come by twice.
             if d.turn != turn
                 && let Some(s) = d.stream()
-                && let Some(bits) = ready(s)
+                && let Some(bits) = ready(s, d)
                 && !self.reported(kernels, d.data)
                 && let Some(report) = d.report(s, bits)
             {
@@ -329,7 +323,7 @@ impl EpollWait {
 
 /// Whether any of our streams has something to report; nothing is taken as reported.
 pub fn ready(i: &Instance) -> bool {
-    let mut seen = 0;
+    let turn = i.turn.fetch_add(1, Relaxed) + 1;
     loop {
         let mut slow = [0u64; SLOW];
         let mut asked = 0;
@@ -337,7 +331,6 @@ pub fn ready(i: &Instance) -> bool {
             let Some(inner) = i.inner.lock() else {
                 return false;
             };
-            let mut skip = seen;
             let mut link = inner.first;
             // SAFETY: the instance's lock is held.
             while let Some(d) = unsafe { registration::data(link) } {
@@ -346,8 +339,8 @@ pub fn ready(i: &Instance) -> bool {
                 match look::fast(s) {
                     Some(bits) if d.may_report(Some(bits), s) => return true,
                     Some(_) => {}
-                    None if skip > 0 => skip -= 1,
-                    None if asked < SLOW => {
+                    None if d.asked != turn && asked < SLOW => {
+                        d.asked = turn;
                         slow[asked] = s.id().get();
                         asked += 1;
                     }
@@ -376,7 +369,6 @@ pub fn ready(i: &Instance) -> bool {
         if asked < SLOW {
             return false;
         }
-        seen += asked;
     }
 }
 

@@ -263,10 +263,13 @@ pub fn finish_if_done(s: &Stream) -> bool {
 
 /// Frees what a stream has, whatever its state.
 fn release(s: &Stream) {
-    let lane =
-        s.rx.lock()
-            .and_then(|rx| rx.lane)
-            .or_else(|| s.tx.lock().and_then(|tx| tx.lane));
+    // Taken out under both locks: a lane is freed once, for its place may be another stream's a moment later.
+    let lane = {
+        let (tx, rx) = (s.tx.lock(), s.rx.lock());
+        let sent = tx.and_then(|mut tx| tx.lane.take());
+        rx.and_then(|mut rx| rx.lane.take()).or(sent)
+    };
+    s.view.hide_lane();
     if let Some(lane) = lane {
         lane.link.send(&Message::Close { lane: lane.id }, None);
         if let Some(link) = crate::link::memory::get(lane.link.index()) {

@@ -336,6 +336,7 @@ pub fn refresh(s: &Stream, tx: &Tx) {
         _ => {}
     }
     readiness::registration::carrier_changed(s);
+    super::watch::update(s);
 }
 
 /// The longest piece that is put into the ring before the peer is told: it may start to read while we copy on.

@@ -197,15 +197,23 @@ impl MemoryLink {
         let mapped = Arena::map(memfd, ring);
         sys::close(memfd);
         self.arenas[0].store(mapped?.address(), Release);
-        self.set_bell(0, hello.take_fd(1).ok_or(BAD)?);
+        self.set_bell(0, hello.take_fd(1).ok_or(BAD)?)?;
         self.pid
             .store(wire::peer(self.fd.load(Relaxed))?.0, Release);
         let bell = Bell::BACKGROUND.fd().ok_or(Errno(libc::EMFILE))?;
         wire::send(self.fd.load(Relaxed), &[b'h', VERSION], &[bell])
     }
 
-    fn set_bell(&self, index: usize, fd: i32) {
-        let Ok(high) = sys::move_high(fd) else { return };
+    /// Takes the descriptor that the peer passed for one of its bells. EPROTO for what could keep a thread that rings it, or be
+    /// harmed by it: anything but an anonymous inode that does not block. (The peer may still make its own eventfd block later, and
+    /// fill it: see Security in docs/operations.md.)
+    fn set_bell(&self, index: usize, fd: i32) -> sys::Result<()> {
+        let flags = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+        if flags & libc::O_NONBLOCK == 0 || !sys::anonymous(fd) {
+            sys::close(fd);
+            return Err(Errno(libc::EPROTO));
+        }
+        let high = sys::move_high(fd)?;
         table::set_internal(high);
         let old = self.peer_bells[index].swap(high, AcqRel);
         if old >= 0 {
@@ -216,6 +224,7 @@ impl MemoryLink {
         if self.owed.fetch_and(!bit, AcqRel) & bit != 0 {
             bell::ring_fd(high);
         }
+        Ok(())
     }
 
     /// Its Unix socket, for the background thread's epoll.
@@ -422,7 +431,7 @@ impl MemoryLink {
         let result = match (packet.bytes(), self.state.load(Relaxed)) {
             ([b'h', VERSION], GREETING) if self.initiator() => match fd.take() {
                 Some(bell) => {
-                    self.set_bell(0, bell);
+                    self.set_bell(0, bell)?;
                     self.pid.store(wire::peer(self.fd())?.0, Release);
                     self.state.store(OPEN, Release);
                     handler(self, Event::Ready);
@@ -433,20 +442,21 @@ impl MemoryLink {
             ([b'A', index], OPEN) if !self.initiator() => {
                 match (self.arenas.get(*index as usize), &fd) {
                     (Some(slot), Some(memfd)) if slot.load(Relaxed).is_null() => {
-                        slot.store(
-                            Arena::map(*memfd, self.ring.load(Relaxed))?.address(),
-                            Release,
-                        );
-                        Ok(())
+                        match Arena::map(*memfd, self.ring.load(Relaxed)) {
+                            Ok(arena) => {
+                                slot.store(arena.address(), Release);
+                                Ok(())
+                            }
+                            // Lanes in it will be refused for want of memory.
+                            Err(Errno(libc::ENOMEM)) => Ok(()),
+                            Err(e) => Err(e),
+                        }
                     }
                     _ => Err(BAD),
                 }
             }
             ([b'B', index @ 0..64], OPEN) => match fd.take() {
-                Some(bell) => {
-                    self.set_bell(*index as usize, bell);
-                    Ok(())
-                }
+                Some(bell) => self.set_bell(*index as usize, bell),
                 None => Err(BAD),
             },
             ([b'M', bytes @ ..], OPEN) => match Message::decode(bytes) {

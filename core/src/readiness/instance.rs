@@ -33,6 +33,10 @@ pub struct Instance {
     pub sleepers: AtomicU32,
     /// Whether spinning pays off here.
     pub spin: Score,
+    /// Counts the scans of its list.
+    pub turn: AtomicU64,
+    /// The kernel's part is to be looked at before the lanes.
+    pub owed: AtomicBool,
     /// When the kernel's part was looked at last (ns).
     pub looked: AtomicU64,
     /// When streams between carriers were looked at last (ns).
@@ -79,6 +83,8 @@ pub fn made(fd: i32) {
         ours: AtomicU32::new(0),
         sleepers: AtomicU32::new(0),
         spin: Score::new(),
+        turn: AtomicU64::new(0),
+        owed: AtomicBool::new(false),
         looked: AtomicU64::new(0),
         looked_slowly: AtomicU64::new(0),
         inner: Lock::new(Inner { first: 0, count: 0 }),

@@ -41,6 +41,8 @@ pub struct Data {
     pub events: u32,
     /// The program's data.
     pub data: u64,
+    /// The scan in which it was reported last.
+    pub turn: u64,
     /// Not disarmed by EPOLLONESHOT.
     pub armed: bool,
     /// The kernel has the program's entry.
@@ -263,8 +265,9 @@ pub fn let_go(inner: &mut Inner) {
     }
 }
 
-/// The stream ends: its registrations with it, as close(2) does.
-pub fn closed(s: &Stream) {
+/// The stream ends: its registrations with it. The kernel's entries end by themselves when the open file does, which another
+/// process may keep; only where we keep it ourselves (`kept`) they have to be taken out.
+pub fn closed(s: &Stream, kept: bool) {
     let Some(mut first) = s.registrations.lock() else {
         return;
     };
@@ -276,7 +279,7 @@ pub fn closed(s: &Stream) {
         {
             d.unlist(&mut inner);
             instance.ours.store(inner.count, Release);
-            if d.in_kernel && s.kept.load(Relaxed) < 0 {
+            if d.in_kernel && kept {
                 let _ = sys::epoll_ctl(instance.fd(), libc::EPOLL_CTL_DEL, d.fd, 0, 0);
             }
         }
@@ -439,6 +442,7 @@ impl Data {
             fd: -1,
             events: 0,
             data: 0,
+            turn: 0,
             armed: false,
             in_kernel: false,
             listed: false,

@@ -26,6 +26,7 @@ pub use crate::socket::pin::{BeforeExec, Pin};
 pub use crate::socket::receive::Receive;
 pub use crate::socket::send::Transmit;
 pub use crate::socket::sendfile::{SendFile, Splice};
+pub use crate::stats::Reason;
 pub use crate::table::tracked;
 
 /// What an exported function does next.

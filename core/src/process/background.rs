@@ -18,7 +18,7 @@ use crate::socket::incoming;
 use crate::socket::lanes::{self, NotOpened};
 use crate::socket::pin::Pin;
 use crate::socket::stream::{Stream, StreamId};
-use crate::stats::Reason;
+use crate::stats::{self, Reason};
 use crate::stream::{Addresses, RefuseReason};
 use crate::sys::{self, Errno, lock::Lock};
 use crate::table;
@@ -575,7 +575,7 @@ fn watch_link(link: &'static MemoryLink) {
     )
     .is_err()
     {
-        link.lose();
+        link.fail();
     }
 }
 
@@ -609,6 +609,7 @@ pub fn run() {
                     return;
                 }
             };
+        stats::counters().wakeups.add(1);
         let turn = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let mut state = STATE.lock()?;
             if state.is_none() {

@@ -13,7 +13,7 @@ use super::{Lane, Link};
 use crate::slab::Slab;
 use crate::stream::{LaneId, MAX_MESSAGE, Message};
 use crate::sys::{self, Errno, lock::Lock};
-use crate::table;
+use crate::{stats, table};
 use arena::{Arena, LANES, Side};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
@@ -173,6 +173,7 @@ impl MemoryLink {
         match link.greeted(hello) {
             Ok(()) => {
                 link.state.store(OPEN, Release);
+                stats::counters().links.add(1);
                 Ok(link)
             }
             Err(e) => {
@@ -381,6 +382,7 @@ impl MemoryLink {
             }
             if fd >= 0 {
                 bell::ring_fd(fd);
+                stats::counters().doorbells.add(1);
             }
         }
     }
@@ -411,12 +413,13 @@ impl MemoryLink {
                             "memory link to process {}: bad packet ({e:?}), giving the link up",
                             self.pid.load(Relaxed)
                         );
-                        self.lose();
+                        self.fail();
                     }
                 }
                 Err(Errno(libc::EAGAIN)) => break,
                 Err(Errno(libc::EINTR)) => {}
-                Err(_) => self.lose(),
+                Err(Errno(libc::ENOTCONN | libc::ECONNRESET)) => self.lose(),
+                Err(_) => self.fail(),
             }
         }
         drop(reading);
@@ -434,6 +437,7 @@ impl MemoryLink {
                     self.set_bell(0, bell)?;
                     self.pid.store(wire::peer(self.fd())?.0, Release);
                     self.state.store(OPEN, Release);
+                    stats::counters().links.add(1);
                     handler(self, Event::Ready);
                     Ok(())
                 }
@@ -472,6 +476,12 @@ impl MemoryLink {
             sys::close(fd);
         }
         result
+    }
+
+    /// [`MemoryLink::lose`] because something went wrong; not because the peer ended.
+    pub fn fail(&'static self) {
+        stats::counters().links_lost.add(1);
+        self.lose();
     }
 
     /// Gives the link up: the peer notices, all its streams are told to resume on TCP.

@@ -609,7 +609,7 @@ pub fn run() {
                     return;
                 }
             };
-        stats::counters().wakeups.add(1);
+        stats::note(|c| c.wakeups.add(1));
         let turn = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let mut state = STATE.lock()?;
             if state.is_none() {

@@ -144,7 +144,7 @@ impl EpollWait {
     fn arm(&mut self, i: &Instance) {
         if let Some(bell) = i.bell() {
             self.armed = true;
-            stats::counters().sleeps.add(1);
+            stats::note(|c| c.sleeps.add(1));
             i.sleepers.fetch_add(1, SeqCst);
             // A link that cannot be armed is as good as lost: its streams hear of it from the background thread.
             i.arm(bell);

@@ -470,7 +470,7 @@ impl Poll {
             return false;
         };
         self.bell = Some(bell);
-        stats::counters().sleeps.add(1);
+        stats::note(|c| c.sleeps.add(1));
         let mut ok = true;
         let mut last = 0;
         self.each_stream(|s| {

@@ -91,6 +91,15 @@ pub fn counters() -> &'static ProcessCounters {
     segment().map_or(&UNSEEN, |segment| &segment.process)
 }
 
+/// Counts for the process, if there is a segment: making one takes a descriptor, for a moment a low one, which the background
+/// thread must not do behind the program's back.
+#[inline]
+pub fn note(count: impl FnOnce(&'static ProcessCounters)) {
+    if let Some(segment) = existing() {
+        count(&segment.process);
+    }
+}
+
 /// The descriptor of the segment, which the program must not close by sweeping over descriptors that are not its own.
 pub fn descriptor() -> Option<c_int> {
     Some(FD.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)

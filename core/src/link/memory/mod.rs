@@ -173,7 +173,7 @@ impl MemoryLink {
         match link.greeted(hello) {
             Ok(()) => {
                 link.state.store(OPEN, Release);
-                stats::counters().links.add(1);
+                stats::note(|c| c.links.add(1));
                 Ok(link)
             }
             Err(e) => {
@@ -382,7 +382,7 @@ impl MemoryLink {
             }
             if fd >= 0 {
                 bell::ring_fd(fd);
-                stats::counters().doorbells.add(1);
+                stats::note(|c| c.doorbells.add(1));
             }
         }
     }
@@ -437,7 +437,7 @@ impl MemoryLink {
                     self.set_bell(0, bell)?;
                     self.pid.store(wire::peer(self.fd())?.0, Release);
                     self.state.store(OPEN, Release);
-                    stats::counters().links.add(1);
+                    stats::note(|c| c.links.add(1));
                     handler(self, Event::Ready);
                     Ok(())
                 }
@@ -480,7 +480,7 @@ impl MemoryLink {
 
     /// [`MemoryLink::lose`] because something went wrong; not because the peer ended.
     pub fn fail(&'static self) {
-        stats::counters().links_lost.add(1);
+        stats::note(|c| c.links_lost.add(1));
         self.lose();
     }
 

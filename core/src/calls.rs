@@ -164,7 +164,7 @@ pub fn about_to_replace(new: c_int) -> Close {
 
 /// close of one of our internal descriptors by the program (3..1023 sweeps): true means "pretend EBADF, do not close".
 pub fn internal(fd: c_int) -> bool {
-    table::get(fd) == Entry::Internal || stats::descriptor() == Some(fd)
+    table::get(fd) == Entry::Internal
 }
 
 /// epoll_create or epoll_create1 returned `fd` >= 0.

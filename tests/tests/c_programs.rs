@@ -42,6 +42,11 @@ fn children_made_by_vfork() {
 }
 
 #[test]
+fn numbers_that_the_program_takes() {
+    check("taken.c", "taken", &["-O1"]);
+}
+
+#[test]
 fn an_allocator_that_calls_hooked_functions() {
     check("allocator.c", "allocator", &["-O1", "-fno-builtin"]);
 }

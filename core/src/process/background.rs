@@ -167,6 +167,27 @@ pub fn watch_family(fd: i32) {
     );
 }
 
+/// One of our descriptors has another number.
+pub fn moved(fd: i32, new: i32) {
+    super::renumber(&EPOLL, fd, new);
+    // None: a handler of the program interrupted nobody but the background thread, which has none.
+    if let Some(mut state) = STATE.lock()
+        && let Some(state) = state.as_mut()
+    {
+        if state.listener == fd {
+            state.listener = new;
+        }
+        if let Some((guest, _)) = state.guests.iter_mut().find(|(guest, _)| *guest == fd) {
+            *guest = new;
+            let epoll = EPOLL.load(Acquire);
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+            let data = kind::GUEST | new as u64;
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, new, libc::EPOLLIN as u32, data);
+        }
+        state.local.moved(fd, new);
+    }
+}
+
 /// In a fork child: everything here was the parent's.
 pub fn abandon() {
     WISHES.reset();

@@ -474,6 +474,32 @@ impl Local {
         core::mem::take(&mut self.outcomes)
     }
 
+    /// One of our descriptors has another number.
+    pub fn moved(&mut self, fd: i32, new: i32) {
+        if !self.descriptors().any(|own| own == fd) {
+            return;
+        }
+        (self.call.watch)(fd, false);
+        (self.call.watch)(new, true);
+        if let Some(role) = self.connections.remove(&fd) {
+            self.connections.insert(new, role);
+        }
+        let ports = self
+            .ports
+            .values_mut()
+            .flat_map(|p| [&mut p.listener, &mut p.owner]);
+        let queries = self
+            .queries
+            .values_mut()
+            .flat_map(|q| q.waiting.iter_mut().chain([&mut q.asker]));
+        ports
+            .flatten()
+            .chain(queries)
+            .chain(self.asking.values_mut())
+            .filter(|number| **number == fd)
+            .for_each(|number| *number = new);
+    }
+
     /// All its descriptors.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         self.connections

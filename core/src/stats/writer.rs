@@ -105,6 +105,11 @@ pub fn descriptor() -> Option<c_int> {
     Some(FD.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
 }
 
+/// One of our descriptors has another number.
+pub fn moved(fd: c_int, new: c_int) {
+    crate::process::renumber(&FD, fd, new);
+}
+
 /// For the child after fork, before it does anything else with streams: what it counts from now on is its own. Slots
 /// from before are void. Not for a child of vfork, which runs in its parent's memory.
 pub fn forked() {
@@ -112,6 +117,7 @@ pub fn forked() {
     FREE.store(0, Ordering::Relaxed);
     if let Some(fd) = descriptor() {
         FD.store(-1, Ordering::Relaxed);
+        crate::table::clear(fd);
         sys::close(fd);
     }
     let segment = SEGMENT.load(Ordering::Relaxed);
@@ -197,6 +203,7 @@ fn map_segment() -> Option<&'static Segment> {
     }
     header.magic.store(MAGIC, Ordering::Release);
     FD.store(fd, Ordering::Relaxed);
+    crate::table::set_internal(fd);
     SEGMENT.store(address.cast(), Ordering::Release);
     Some(segment)
 }

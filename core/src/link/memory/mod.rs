@@ -94,6 +94,15 @@ pub fn all() -> impl Iterator<Item = &'static MemoryLink> {
     LINKS.iter().filter(|l| l.state.load(Acquire) != FREE)
 }
 
+/// One of our descriptors has another number.
+pub fn moved(fd: i32, new: i32) {
+    for link in all() {
+        for slot in link.peer_bells.iter().chain([&link.fd]) {
+            crate::process::renumber(slot, fd, new);
+        }
+    }
+}
+
 impl MemoryLink {
     fn new(index: u32) -> Self {
         MemoryLink {

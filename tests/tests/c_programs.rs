@@ -47,6 +47,11 @@ fn numbers_that_the_program_takes() {
 }
 
 #[test]
+fn epoll_instances_by_the_thousand() {
+    check("instances.c", "instances", &["-O1"]);
+}
+
+#[test]
 fn an_allocator_that_calls_hooked_functions() {
     check("allocator.c", "allocator", &["-O1", "-fno-builtin"]);
 }

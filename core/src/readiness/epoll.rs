@@ -10,7 +10,7 @@ use super::spin;
 use crate::calls::Ready;
 use crate::process::family;
 use crate::socket::stream::{Mode, Stream, StreamId};
-use crate::sys;
+use crate::{stats, sys};
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, epoll_event, timespec};
 
@@ -144,6 +144,7 @@ impl EpollWait {
     fn arm(&mut self, i: &Instance) {
         if let Some(bell) = i.bell() {
             self.armed = true;
+            stats::note(|c| c.sleeps.add(1));
             i.sleepers.fetch_add(1, SeqCst);
             // A link that cannot be armed is as good as lost: its streams hear of it from the background thread.
             i.arm(bell);

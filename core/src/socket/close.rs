@@ -237,6 +237,15 @@ fn keep(s: &Stream, fd: c_int) -> bool {
     }
 }
 
+/// One of our descriptors has another number: it may be a duplicate that [`keep`] made.
+pub fn moved(fd: c_int, new: c_int) {
+    if let Some(s) = stream::all().find(|s| s.kept.load(Acquire) == fd) {
+        crate::process::renumber(&s.kept, fd, new);
+        super::watch::moved(s, fd, new);
+        s.set_fd(new);
+    }
+}
+
 /// The background thread looks after a stream that the program closed: true when it is gone, or not one of these.
 pub fn finish_if_done(s: &Stream) -> bool {
     let kept = s.kept.load(Acquire);

@@ -7,14 +7,17 @@ use IO::Socket::INET;
 my ($kind, $port) = @ARGV;
 
 sub listener {
-    return IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 100, ReuseAddr => 1) or die "listen: $!\n";
+    my $made = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 100, ReuseAddr => 1);
+    die "listen: $!\n" unless $made;
+    return $made;
 }
 
 if ($kind eq 'fork') {
     my $listener = listener();
     $SIG{CHLD} = 'IGNORE';
     while (1) {
-        my $peer = $listener->accept or next;    # EINTR by SIGCHLD
+        my $peer = $listener->accept;
+        next unless $peer;    # EINTR by SIGCHLD
         my $pid = fork;
         die "fork: $!\n" unless defined $pid;
         if ($pid == 0) {

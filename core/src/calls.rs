@@ -19,8 +19,8 @@ pub use crate::readiness::poll::Poll;
 pub use crate::socket::close::{Close, at_exit, close_range, duplicated};
 pub use crate::socket::inflight::InFlight;
 pub use crate::socket::options::{
-    after_ioctl, after_setfl, after_setsockopt, before_fcntl, before_setsockopt, getsockopt, ioctl,
-    shutdown,
+    after_ioctl, after_setfl, after_setsockopt, before_fcntl, before_getsockopt, before_ioctl,
+    before_setsockopt, getsockopt, ioctl, shutdown,
 };
 pub use crate::socket::pin::{BeforeExec, Pin};
 pub use crate::socket::receive::Receive;
@@ -171,6 +171,20 @@ pub fn made_epoll(fd: c_int) {
     if enabled() {
         instance::made(fd);
     }
+}
+
+/// Before epoll_ctl, where either descriptor is tracked; Some(pin) means: run it to its end first. The kernel's instance cannot say
+/// what another process's lane has.
+pub fn before_epoll_ctl(op: c_int, fd: c_int) -> Option<Pin> {
+    let s = stream::of(fd).filter(|s| s.mode() == Mode::Foreign && op != libc::EPOLL_CTL_DEL)?;
+    process::is_this().then(|| Pin::stream(s, stats::Reason::PinnedFork))
+}
+
+/// Before dup and kin of a tracked `old`; Some(pin) means: run it to its end first. A child of vfork runs in its parent's memory, and
+/// copies a stream only for the program that it will execute, whose the copy is without our knowing it.
+pub fn before_copy(old: c_int) -> Option<Pin> {
+    let s = stream::of(old)?;
+    (!process::is_this()).then(|| Pin::stream(s, stats::Reason::PinnedExec))
 }
 
 /// epoll_ctl, where either descriptor is tracked.

@@ -5,7 +5,7 @@ use rsock_core::calls::{self, Close, tracked};
 
 use crate::drive::{Sleep, drive};
 use crate::guard::{fail, note, ours};
-use crate::options::is_open;
+use crate::options::{is_open, settled};
 use crate::sockets::heal;
 use crate::stdio::keep_for_stdio;
 
@@ -32,7 +32,7 @@ hook_cancel! {
 
 hook_plain! {
     unsafe fn dup(old: c_int) -> c_int => my_dup {
-        copied(old, plain::dup(old))
+        if ready_to_copy(old) { copied(old, plain::dup(old)) } else { -1 }
     }
     unsafe fn dup2(old: c_int, new: c_int) -> c_int => my_dup2 {
         if old == new || !tracked(old) && !tracked(new) {
@@ -53,6 +53,11 @@ alias! {
     unsafe fn __dup2(old: c_int, new: c_int) -> c_int = my_dup2;
 }
 
+/// Before a copy of `old`. False: what had to be done first failed, `errno` says how.
+pub fn ready_to_copy(old: c_int) -> bool {
+    !tracked(old) || settled(old, || calls::before_copy(old))
+}
+
 /// The kernel made `new` (if that is not a failure) a copy of `old`.
 pub fn copied(old: c_int, new: c_int) -> c_int {
     if new >= 0 {
@@ -67,6 +72,9 @@ pub fn copied(old: c_int, new: c_int) -> c_int {
 
 /// dup2 and dup3, where either descriptor is tracked: `new` is closed by the call if it succeeds.
 fn replace(old: c_int, new: c_int, mut real: impl FnMut() -> c_int) -> c_int {
+    if !ready_to_copy(old) {
+        return -1;
+    }
     // A call that will fail must not close anything.
     let result = if tracked(new) && is_open(old) {
         // SAFETY: no pointers are involved.

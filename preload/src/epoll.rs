@@ -5,7 +5,7 @@ use libc::{c_int, epoll_event, sigset_t, timespec};
 use rsock_core::calls::{self, EpollWait, Ready, tracked};
 
 use crate::guard::{Refused, errno, fail, note, ours, set_errno, thread};
-use crate::options::answered;
+use crate::options::{answered, settled};
 use crate::readiness::acceptable;
 use crate::time;
 
@@ -19,6 +19,9 @@ hook_plain! {
     unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int => my_epoll_ctl {
         if !tracked(epfd) && !tracked(fd) {
             return plain::epoll_ctl(epfd, op, fd, event);
+        }
+        if !settled(fd, || calls::before_epoll_ctl(op, fd)) {
+            return -1;
         }
         answered(|| calls::epoll_ctl(epfd, op, fd, event), || plain::epoll_ctl(epfd, op, fd, event))
     }

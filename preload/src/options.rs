@@ -7,7 +7,7 @@ use libc::{c_int, c_ulong, c_void, sockaddr, socklen_t};
 use rsock_core::calls::{self, Next, tracked};
 use syscalls::{Sysno, syscall};
 
-use crate::descriptors::copied;
+use crate::descriptors::{copied, ready_to_copy};
 use crate::drive::{Operation, Sleep, drive};
 use crate::guard::{errno, note, ours, set_errno};
 
@@ -29,6 +29,9 @@ hook_plain! {
     ) -> c_int => my_getsockopt {
         if !tracked(fd) {
             return plain::getsockopt(fd, level, name, value, len);
+        }
+        if !settled(fd, || calls::before_getsockopt(fd, level, name)) {
+            return -1;
         }
         answered(
             || calls::getsockopt(fd, level, name, value, len),
@@ -54,6 +57,9 @@ hook_plain! {
     unsafe fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int => my_ioctl {
         if !tracked(fd) {
             return plain::ioctl(fd, request, arg);
+        }
+        if !settled(fd, || calls::before_ioctl(fd, request, arg)) {
+            return -1;
         }
         let kernel = || {
             let result = plain::ioctl(fd, request, arg);
@@ -94,7 +100,11 @@ fn makes_copy(command: c_int) -> bool {
 /// fcntl, where rsock has to know.
 fn controlled(fd: c_int, command: c_int, arg: c_ulong, mut real: impl FnMut() -> c_int) -> c_int {
     if makes_copy(command) {
-        return copied(fd, real());
+        return if ready_to_copy(fd) {
+            copied(fd, real())
+        } else {
+            -1
+        };
     }
     if !settled(fd, || calls::before_fcntl(fd, command, arg)) {
         return -1;
@@ -124,7 +134,7 @@ pub fn answered(ask: impl FnOnce() -> Next<c_int>, mut kernel: impl FnMut() -> c
 }
 
 /// Runs what rsock has to do before the kernel's call. False: it failed, `errno` says how.
-fn settled<O: Operation<Answer = c_int>>(fd: c_int, ask: impl FnOnce() -> Option<O>) -> bool {
+pub fn settled<O: Operation<Answer = c_int>>(fd: c_int, ask: impl FnOnce() -> Option<O>) -> bool {
     let before = errno();
     let asked = ours(ask);
     set_errno(before);

@@ -3,10 +3,12 @@
 //! Only through the libc function; an instruction of the program's own is out of reach, as is io_uring, which rsock sees
 //! nothing of (docs/compatibility.md).
 
-use libc::{c_int, c_long, c_uint, c_void, iovec, sockaddr, socklen_t};
+use libc::{c_int, c_long, c_uint, c_void, iovec, sigset_t, sockaddr, socklen_t, timespec};
 use rsock_core::calls::tracked;
 
-use crate::{batch, copy, data, descriptors, epoll, files, options, process, readiness, sockets};
+use crate::{
+    batch, copy, data, descriptors, epoll, files, options, process, readiness, sockets, time,
+};
 
 hook_cancel! {
     // Variadic with six at most; the platforms we build for pass them like fixed ones.
@@ -55,6 +57,25 @@ unsafe fn routed(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             libc::SYS_select => {
                 readiness::select(fd, pointer(b), pointer(c), pointer(d), pointer(e)).into()
             }
+            libc::SYS_ppoll => {
+                // The kernel writes back what is left of the time-out; the libc function has a copy of it.
+                let timeout: *mut timespec = pointer(c);
+                let end = left_of(timeout);
+                let result = readiness::ppoll(pointer(a), b as _, timeout, pointer(d));
+                write_back(timeout, end);
+                result.into()
+            }
+            libc::SYS_pselect6 => {
+                let timeout: *mut timespec = pointer(e);
+                let end = left_of(timeout);
+                // The sixth argument leads to the mask and its size (select(2)).
+                let mask = pointer::<*const sigset_t>(f);
+                let mask = mask.as_ref().map_or(core::ptr::null(), |mask| *mask);
+                let result =
+                    readiness::pselect(fd, pointer(b), pointer(c), pointer(d), timeout, mask);
+                write_back(timeout, end);
+                result.into()
+            }
             libc::SYS_splice => copy::splice(
                 fd,
                 pointer(b),
@@ -72,6 +93,27 @@ unsafe fn routed(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             _ => return None,
         };
         Some(result)
+    }
+}
+
+/// When a time-out of the program's is over; None where there is none, or none to be written back.
+///
+/// # Safety
+/// Null, or a time-out.
+unsafe fn left_of(timeout: *const timespec) -> Option<timespec> {
+    // SAFETY: the caller's.
+    let given = unsafe { timeout.as_ref() }?;
+    (time::valid(given) && !time::is_zero(given)).then(|| time::after(given))
+}
+
+/// What is left until then (fs/select.c, `poll_select_finish`).
+///
+/// # Safety
+/// As for [`left_of`], which gave `end`.
+unsafe fn write_back(timeout: *mut timespec, end: Option<timespec>) {
+    if let Some(end) = end {
+        // SAFETY: there is an end, so the pointer is not null.
+        unsafe { *timeout = time::until(&end) };
     }
 }
 

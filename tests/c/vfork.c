@@ -71,6 +71,22 @@ int main(void)
 	say("recv", recv(fds[1], buffer, sizeof buffer, 0));
 	printf("%s", buffer);
 	check(fds, "after a child that talks");
+	pair(fds);
+	fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+	fcntl(fds[1], F_SETFD, FD_CLOEXEC);
+	warm(fds);
+	child = vfork();
+	if (child == 0) {
+		dup2(fds[0], 1);
+		execl("/bin/echo", "echo", "as subprocess does", (char *)NULL);
+		_exit(5);
+	}
+	waitpid(child, &status, 0);
+	printf("exit %d\n", WEXITSTATUS(status));
+	memset(buffer, 0, sizeof buffer);
+	say("recv", recv(fds[1], buffer, sizeof buffer, 0));
+	printf("%s", buffer);
+	check(fds, "after a child whose output is the stream");
 	printf("system %d\n", system("exit 6") >> 8);
 	FILE *command = popen("echo from popen", "r");
 	printf("%s", fgets(buffer, sizeof buffer, command) ? buffer : "nothing\n");

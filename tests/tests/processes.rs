@@ -132,6 +132,67 @@ scripts! {
         a recv s 5
         b wait c
     ";
+    a_child_that_took_a_stream_to_a_lane_gives_it_back_while_it_idles: "
+        connect
+        a fork c
+        warm s a.c b
+        a send s 5
+        b recv s 5
+        b send s 5
+        a recv s 5
+        a.c send s 5
+        b recv s 5
+        a.c exit 0
+        a wait c
+    ";
+    two_children_of_one_parent_want_the_same_stream: "
+        connect
+        a fork c
+        a fork d
+        warm s a.c b
+        a.d send s 5
+        b recv s 5
+        b send s 5
+        a.d recv s 5
+        a.c exit 0
+        a.d exit 0
+        a wait c
+        a wait d
+    ";
+    a_child_that_waits_before_it_reads: "
+        connect
+        warm
+        a fork c
+        b send s 5
+        a.c poll s:IN 3000
+        a.c recv s 5
+        a.c exit 0
+        a wait c
+    ";
+    a_child_that_puts_a_stream_into_an_epoll_instance_of_its_own: "
+        connect
+        warm
+        a fork c
+        b send s 5
+        a.c epcreate e
+        a.c epadd e s IN
+        a.c epwait e 8 3000
+        a.c recv s 5
+        a.c exit 0
+        a wait c
+    ";
+    a_child_that_waits_in_its_parents_epoll_instance: "
+        connect
+        a epcreate e
+        a epadd e s IN
+        warm
+        a fork c
+        b send s 5
+        a.c epwait e 8 3000
+        a.c recv s 5
+        a.c exit 0
+        a wait c
+    ";
     children_that_accept_from_one_listener: "
         b socket l
         b bind l 127.0.0.1:0

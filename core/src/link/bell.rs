@@ -109,11 +109,6 @@ impl Bell {
         }
     }
 
-    /// Its eventfd, if it has been made.
-    pub fn existing_fd(self) -> Option<i32> {
-        Some(FDS[self.index()].load(Acquire)).filter(|fd| *fd >= 0)
-    }
-
     fn ready(self) -> Option<Bell> {
         if self.fd().is_none() {
             self.release();

@@ -37,6 +37,7 @@ mod kind {
     pub const GUEST: u64 = 4 << 56;
     pub const LINK: u64 = 5 << 56;
     pub const STREAM: u64 = 6 << 56;
+    pub const FAMILY: u64 = 7 << 56;
     pub const MASK: u64 = 0xff << 56;
 }
 
@@ -136,6 +137,9 @@ pub fn prepare() -> bool {
     table::set_internal(epoll);
     EPOLL.store(epoll, Release);
     memory::set_handler(events::on_link);
+    if let Some(fd) = family::bell() {
+        watch_family(fd);
+    }
     sys::epoll_ctl(
         epoll,
         libc::EPOLL_CTL_ADD,
@@ -144,6 +148,18 @@ pub fn prepare() -> bool {
         kind::BELL,
     )
     .is_ok()
+}
+
+/// The family has a bell: each ring of it is an edge. (Twice is once: EEXIST. Before [`prepare`] there is nobody to hear it.)
+pub fn watch_family(fd: i32) {
+    let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    let _ = sys::epoll_ctl(
+        EPOLL.load(Acquire),
+        libc::EPOLL_CTL_ADD,
+        fd,
+        edge,
+        kind::FAMILY,
+    );
 }
 
 /// In a fork child: everything here was the parent's.
@@ -256,10 +272,8 @@ impl State {
         for e in events {
             let (what, data, bits) = (e.u64 & kind::MASK, e.u64 & !kind::MASK, e.events);
             match what {
-                kind::BELL => {
-                    Bell::BACKGROUND.drain();
-                    family::serve();
-                }
+                kind::BELL => Bell::BACKGROUND.drain(),
+                kind::FAMILY => family::serve(),
                 kind::RENDEZVOUS => self.local.readable(data as i32, now),
                 kind::PROCESS => self.accept(),
                 kind::GUEST => self.greeted(data as i32),

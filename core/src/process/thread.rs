@@ -8,7 +8,12 @@ use crate::log::warn;
 use crate::sys::{self, lock::Lock};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use libc::{c_void, pthread_t};
+use libc::{c_int, c_void, pthread_t};
+
+unsafe extern "C" {
+    /// pthread_setcancelstate(3), which the libc crate lacks.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
 
 const STOPPED: u32 = 0;
 const RUNNING: u32 = 1;
@@ -110,8 +115,15 @@ pub fn stop() {
     }
     STOP.store(true, Release);
     background::kick();
-    // SAFETY: the thread was made joinable and is joined once.
-    unsafe { libc::pthread_join(*handle, ptr::null_mut()) };
+    const DISABLE: c_int = 1; // PTHREAD_CANCEL_DISABLE
+    // pthread_join is a cancellation point, and no unwinding may begin in our code.
+    let mut before = 0;
+    // SAFETY: the thread was made joinable and is joined once; the caller's cancellation state is put back.
+    unsafe {
+        pthread_setcancelstate(DISABLE, &mut before);
+        libc::pthread_join(*handle, ptr::null_mut());
+        pthread_setcancelstate(before, ptr::null_mut());
+    }
     STATE.store(STOPPED, Release);
 }
 

@@ -8,7 +8,8 @@ use super::look;
 use super::registration;
 use super::spin;
 use crate::calls::Ready;
-use crate::socket::stream::{Stream, StreamId};
+use crate::process::family;
+use crate::socket::stream::{Mode, Stream, StreamId};
 use crate::sys;
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, epoll_event, timespec};
@@ -64,9 +65,12 @@ impl EpollWait {
         if i.ours.load(Acquire) == 0 {
             return Ready::Sleep(self.left());
         }
-        let n = self.scan(i, 0);
+        if family::has_foreign() {
+            fetch(i);
+        }
+        let n = self.first_look(i);
         if n > 0 {
-            return Ready::Return(self.with_kernel(i, n) as c_int);
+            return Ready::Return(n as c_int);
         }
         let left = self.left();
         if left.is_some_and(|t| sys::nanoseconds(t) == 0) {
@@ -88,7 +92,7 @@ impl EpollWait {
         if seen {
             let n = self.scan(i, 0);
             if n > 0 {
-                return Ready::Return(self.with_kernel(i, n) as c_int);
+                return Ready::Return(n as c_int);
             }
         }
         self.arm(i);
@@ -191,6 +195,9 @@ impl EpollWait {
                 }
                 continue;
             }
+            if i.is_parents_bell(data) {
+                continue;
+            }
             if at != from + kept {
                 self.put(from + kept, bits, data);
             }
@@ -212,18 +219,34 @@ impl EpollWait {
         self.without_bell(i, from, got.unwrap_or(0))
     }
 
-    /// Busy lanes must not starve the instance's other descriptors.
-    fn with_kernel(&self, i: &Instance, n: usize) -> usize {
-        if sys::now() - i.looked.load(Relaxed) < KERNEL_EVERY_NS {
-            return n;
+    /// Reports what is there. Busy lanes must not starve the instance's other descriptors, which are looked at first when it
+    /// is their turn: in the other order a stream that goes back to TCP in between would be reported twice.
+    fn first_look(&mut self, i: &Instance) -> usize {
+        let mut n = 0;
+        if i.owed.swap(false, Relaxed) {
+            let max = self.max;
+            self.max = max.div_ceil(2);
+            n = self.kernel_now(i, 0);
+            self.max = max;
         }
-        n + self.kernel_now(i, n)
+        let ours = if n < self.max { self.scan(i, n) } else { 0 };
+        if ours > 0 && n == 0 && sys::now() - i.looked.load(Relaxed) >= KERNEL_EVERY_NS {
+            i.owed.store(true, Relaxed);
+        }
+        n + ours
     }
 
-    /// Reports what our streams are ready for, behind `from`: how many events.
+    /// Whether the kernel has reported something under this data in front of `to`: then it may be the same registration.
+    fn reported(&self, to: usize, data: u64) -> bool {
+        // SAFETY: to <= max, and the kernel has written these.
+        (0..to).any(|at| unsafe { self.events.add(at).read_unaligned() }.u64 == data)
+    }
+
+    /// Reports what our streams are ready for, behind `from`, where the kernel's events end: how many events.
     fn scan(&self, i: &Instance, from: usize) -> usize {
         let mut total = 0;
         let mut seen = 0;
+        let turn = i.turn.fetch_add(1, Relaxed) + 1;
         loop {
             let mut slow = [(0u64, 0u32); SLOW];
             let mut asked = 0;
@@ -232,7 +255,7 @@ impl EpollWait {
                     return total;
                 };
                 let mut skip = seen;
-                total += self.pass(&mut inner, from + total, |s, wanted| {
+                total += self.pass(&mut inner, turn, from, from + total, |s, wanted| {
                     let bits = if seen == 0 {
                         look::fast(s, wanted)
                     } else {
@@ -267,7 +290,7 @@ impl EpollWait {
             let Some(mut inner) = i.inner.lock() else {
                 return total;
             };
-            total += self.pass(&mut inner, from + total, |s, _| {
+            total += self.pass(&mut inner, turn, from, from + total, |s, _| {
                 let id = s.id().get();
                 slow[..asked]
                     .iter()
@@ -284,6 +307,8 @@ impl EpollWait {
     fn pass(
         &self,
         inner: &mut Inner,
+        turn: u64,
+        kernels: usize,
         from: usize,
         mut ready: impl FnMut(&Stream, u32) -> Option<u32>,
     ) -> usize {
@@ -296,17 +321,39 @@ impl EpollWait {
                 registration::rotate(inner, link);
                 break;
             }
+            // What is fast or slow changes meanwhile: a stream may come by twice.
             if d.armed
+                && d.turn != turn
                 && let Some(s) = d.stream()
                 && let Some(bits) = ready(s, d.events)
+                && !self.reported(kernels, d.data)
                 && let Some(report) = d.report(s, bits)
             {
+                d.turn = turn;
                 self.put(n, report, d.data);
                 n += 1;
             }
             link = d.next;
         }
         n - from
+    }
+}
+
+/// In a fork child with its parent's instance: asks for streams that the parent has on lanes. It puts them back into the kernel's
+/// instance, which both share, when they are on TCP.
+fn fetch(i: &Instance) {
+    let Some(inner) = i.inner.lock() else { return };
+    let mut link = inner.first;
+    // SAFETY: the instance's lock is held.
+    while let Some(d) = unsafe { registration::data(link) } {
+        if let Some(s) = StreamId::from(d.stream)
+            .stream()
+            .filter(|s| s.mode() == Mode::Foreign)
+        {
+            // Whatever the answer: the kernel tells when there is something to read.
+            let _ = family::ask(s);
+        }
+        link = d.next;
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Instance {
     bell: AtomicU8,
     /// The data of the bell's entry in the kernel's instance: unlike any that the program registered.
     tag: AtomicU64,
+    /// In a fork child: the tag of the parent's bell, which the kernel's instance, shared by both, still holds. 0: none.
+    parents_tag: AtomicU64,
     /// Somebody may look at this instance from outside (poll, or another instance): its bell stays armed.
     pub inside: AtomicBool,
     /// Other instances may be in it.
@@ -31,6 +33,10 @@ pub struct Instance {
     pub sleepers: AtomicU32,
     /// Whether spinning pays off here.
     pub spin: Score,
+    /// Counts the scans of its list.
+    pub turn: AtomicU64,
+    /// The kernel's part is to be looked at before the lanes.
+    pub owed: AtomicBool,
     /// When the kernel's part was looked at last (ns).
     pub looked: AtomicU64,
     /// When streams between carriers were looked at last (ns).
@@ -71,11 +77,14 @@ pub fn made(fd: i32) {
         refs: AtomicU32::new(0),
         bell: AtomicU8::new(0),
         tag: AtomicU64::new(0),
+        parents_tag: AtomicU64::new(0),
         inside: AtomicBool::new(false),
         outside: AtomicBool::new(false),
         ours: AtomicU32::new(0),
         sleepers: AtomicU32::new(0),
         spin: Score::new(),
+        turn: AtomicU64::new(0),
+        owed: AtomicBool::new(false),
         looked: AtomicU64::new(0),
         looked_slowly: AtomicU64::new(0),
         inner: Lock::new(Inner { first: 0, count: 0 }),
@@ -86,6 +95,7 @@ pub fn made(fd: i32) {
     };
     i.fd.store(fd, Relaxed);
     i.refs.store(1, Relaxed);
+    i.parents_tag.store(0, Relaxed);
     i.ours.store(0, Relaxed);
     i.inside.store(false, Relaxed);
     i.outside.store(false, Relaxed);
@@ -122,6 +132,10 @@ pub fn closed(fd: i32) {
         }
         return;
     }
+    if let Some(mut inner) = i.inner.lock() {
+        registration::let_go(&mut inner);
+        i.ours.store(0, Release);
+    }
     let bell = i.bell.swap(0, AcqRel);
     if let Some(b) = bell.checked_sub(1).and_then(Bell::from_index) {
         if let Some(bell_fd) = b.fd() {
@@ -141,7 +155,9 @@ pub fn in_child() {
     registration::reset_locks();
     for i in INSTANCES.iter() {
         i.inner.reset();
-        i.bell.store(0, Release);
+        if i.bell.swap(0, AcqRel) != 0 {
+            i.parents_tag.store(i.tag.load(Acquire), Release);
+        }
         i.sleepers.store(0, Release);
     }
 }
@@ -168,6 +184,11 @@ impl Instance {
     /// Whether an event of the kernel's is our bell's.
     pub fn is_bell(&self, data: u64) -> bool {
         self.bell.load(Acquire) != 0 && data == self.tag.load(Acquire)
+    }
+
+    /// Whether an event of the kernel's is the parent's bell's, which only the parent can empty.
+    pub fn is_parents_bell(&self, data: u64) -> bool {
+        data != 0 && data == self.parents_tag.load(Acquire)
     }
 
     /// Wakes whoever sleeps in it.
@@ -255,7 +276,7 @@ impl Instance {
         };
         s.rx_bells.fetch_or(bell.bit(), SeqCst);
         s.tx_bells.fetch_or(bell.bit(), SeqCst);
-        s.view.show_bells(s);
+        s.view.show_bell(s, bell);
     }
 
     /// Arms the bell on every link that has a lane here. False: on some it cannot be.

@@ -5,11 +5,13 @@ use super::instance::{self, Instance};
 use super::look;
 use super::select::Sets;
 use super::spin::{self, Score};
-use crate::calls::Ready;
+use crate::calls::{Next, Ready};
 use crate::link::bell::Bell;
 use crate::link::{Link, memory};
-use crate::process::background;
+use crate::process::{background, family};
+use crate::socket::pin::Pin;
 use crate::socket::stream::{self, Mode, Stream};
+use crate::stats::Reason;
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::*;
@@ -93,11 +95,18 @@ pub struct Poll {
     mixed: bool,
     /// This thread is counted in [`Stream::polling`].
     counted: bool,
+    /// A stream in the set is being fetched from another process's lane.
+    fetching: Option<Pin>,
 }
 
 /// Streams that may hop: what the kernel says of them has to be looked at again.
 fn candidate(fd: c_int) -> Option<&'static Stream> {
     stream::of(fd).filter(|s| matches!(s.mode(), Mode::Plain | Mode::Careful))
+}
+
+/// A stream that another process has on a lane.
+fn foreign(fd: c_int) -> Option<&'static Stream> {
+    stream::of(fd).filter(|s| s.mode() == Mode::Foreign)
 }
 
 /// An epoll instance in the set whose bell, one of its entries, the kernel takes for something of the program's.
@@ -119,6 +128,7 @@ impl Poll {
             bell: None,
             mixed: false,
             counted: false,
+            fetching: None,
         };
         if fds.is_null() || poll.count > LIMIT {
             poll.count = 0;
@@ -137,7 +147,9 @@ impl Poll {
         let mut poll = Poll::new(core::ptr::null_mut(), 0, timeout);
         // SAFETY: the program's sets, as select(2) asks for them.
         if let Some(sets) = unsafe { Sets::new(nfds, read, write, except) }
-            && sets.any(|fd| candidate(fd).is_some() || instance::of(fd).is_some())
+            && sets.any(|fd| {
+                candidate(fd).is_some() || foreign(fd).is_some() || instance::of(fd).is_some()
+            })
             && poll.scratch.reserve(2 * sets.count() + 1)
         {
             // The first half of the scratch memory plays the program's array.
@@ -169,6 +181,11 @@ impl Poll {
 
     /// What to do now.
     pub fn step(&mut self) -> Ready {
+        if family::has_foreign()
+            && let Some(soon) = self.fetch()
+        {
+            return Ready::Sleep(Some(soon));
+        }
         let fds = self.program();
         let mut inside = false;
         for i in fds.iter().filter_map(|p| instance::of(p.fd)) {
@@ -223,9 +240,27 @@ impl Poll {
         Ready::Sleep(self.remaining())
     }
 
+    /// Has streams that other processes have on lanes hop back: as a receive would, whatever the time-out. Some: wait so long, then
+    /// come again.
+    fn fetch(&mut self) -> Option<timespec> {
+        while let Some(s) = self.program().iter().find_map(|p| foreign(p.fd)) {
+            let mut pin = self
+                .fetching
+                .take()
+                .unwrap_or_else(|| Pin::stream(s, Reason::PinnedFork));
+            if let Next::Wait(wait) = pin.step() {
+                self.fetching = Some(pin);
+                return wait.timeout;
+            }
+        }
+        None
+    }
+
     /// What `Sleep` sleeps on.
     pub fn array(&mut self) -> (*mut pollfd, nfds_t) {
-        if self.mixed {
+        if self.fetching.is_some() {
+            (self.fds, 0)
+        } else if self.mixed {
             (self.kernel_part(), self.count as nfds_t + 1)
         } else {
             (self.base(), self.count as nfds_t)
@@ -238,6 +273,9 @@ impl Poll {
         self.count_sleeper(false);
         if result < 0 {
             return Ready::Return(result);
+        }
+        if self.fetching.is_some() {
+            return self.step();
         }
         if self.mixed {
             let answer = self.collect_from_kernel();
@@ -437,7 +475,7 @@ impl Poll {
         self.each_stream(|s| {
             s.rx_bells.fetch_or(bell.bit(), SeqCst);
             s.tx_bells.fetch_or(bell.bit(), SeqCst);
-            s.view.show_bells(s);
+            s.view.show_bell(s, bell);
             let link = s.view.link.load(Acquire);
             if link != last && link != 0 {
                 last = link;
@@ -454,7 +492,7 @@ impl Poll {
         self.each_stream(|s| {
             s.rx_bells.fetch_and(!bell.bit(), SeqCst);
             s.tx_bells.fetch_and(!bell.bit(), SeqCst);
-            s.view.show_bells(s);
+            s.view.show_bell(s, bell);
             if let Some(l) = (s.view.link.load(Acquire) as usize)
                 .checked_sub(1)
                 .and_then(memory::get)

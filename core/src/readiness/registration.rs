@@ -41,6 +41,8 @@ pub struct Data {
     pub events: u32,
     /// The program's data.
     pub data: u64,
+    /// The scan in which it was reported last.
+    pub turn: u64,
     /// Not disarmed by EPOLLONESHOT.
     pub armed: bool,
     /// The kernel has the program's entry.
@@ -130,6 +132,11 @@ impl Data {
 
     fn matches(&self, instance: &Instance, fd: c_int) -> bool {
         self.instance == instance.index && self.generation == instance.generation() && self.fd == fd
+    }
+
+    /// Its instance is closed, and has let go of it ([`let_go`]).
+    fn stale(&self) -> bool {
+        instance::get(self.instance).is_none_or(|i| i.generation() != self.generation)
     }
 
     /// What there is to report of `ready`, with edge and one-shot done; None: nothing.
@@ -249,8 +256,18 @@ pub fn carrier_changed(s: &Stream) {
     }
 }
 
-/// The stream ends: its registrations with it, as close(2) does.
-pub fn closed(s: &Stream) {
+/// The instance is closed: its list is empty from now on. The registrations stay in their streams' chains, until somebody looks
+/// along these ([`control`]) or the streams end.
+pub fn let_go(inner: &mut Inner) {
+    // SAFETY: the instance's lock is held.
+    while let Some(d) = unsafe { data(inner.first) } {
+        d.unlist(inner);
+    }
+}
+
+/// The stream ends: its registrations with it. The kernel's entries end by themselves when the open file does, which another
+/// process may keep; only where we keep it ourselves (`kept`) they have to be taken out.
+pub fn closed(s: &Stream, kept: bool) {
     let Some(mut first) = s.registrations.lock() else {
         return;
     };
@@ -262,7 +279,7 @@ pub fn closed(s: &Stream) {
         {
             d.unlist(&mut inner);
             instance.ours.store(inner.count, Release);
-            if d.in_kernel && s.kept.load(Relaxed) < 0 {
+            if d.in_kernel && kept {
                 let _ = sys::epoll_ctl(instance.fd(), libc::EPOLL_CTL_DEL, d.fd, 0, 0);
             }
         }
@@ -294,6 +311,18 @@ pub fn control(
     while let Some(d) = unsafe { data(link) } {
         if d.matches(instance, fd) {
             break;
+        }
+        if d.stale() {
+            // The chain must not grow with every instance that ever was.
+            let next = d.next_of_stream;
+            // SAFETY: as above.
+            match unsafe { data(before) } {
+                Some(b) => b.next_of_stream = next,
+                None => *first = next,
+            }
+            REGISTRATIONS.give(link - 1);
+            link = next;
+            continue;
         }
         (before, link) = (link, d.next_of_stream);
     }
@@ -413,6 +442,7 @@ impl Data {
             fd: -1,
             events: 0,
             data: 0,
+            turn: 0,
             armed: false,
             in_kernel: false,
             listed: false,

@@ -212,7 +212,7 @@ fn keep(s: &Stream, fd: c_int) {
         Ok(kept) => {
             debug!("stream {fd}: closed by the program with bytes to send; kept as {kept}");
             table::set_internal(kept);
-            registration::closed(s);
+            registration::closed(s, true);
             super::watch::moved(s, fd, kept);
             table::clear(fd);
             s.set_fd(kept);
@@ -271,7 +271,7 @@ fn release(s: &Stream) {
 
 /// The program's last descriptor of a stream goes: the slot is free for another one.
 pub fn forget(s: &Stream, fd: c_int) {
-    registration::closed(s);
+    registration::closed(s, false);
     super::watch::forget(s);
     table::clear(fd);
     if !matches!(s.mode(), Mode::Foreign) {

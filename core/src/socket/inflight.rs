@@ -42,7 +42,7 @@ impl InFlight {
                     return None;
                 }
                 Claim::OnLaneElsewhere => {
-                    s.change_mode(Mode::Plain, Mode::Foreign);
+                    family::becomes_foreign(s, Mode::Plain);
                     return None;
                 }
             }

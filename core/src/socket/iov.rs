@@ -12,6 +12,7 @@ pub struct Cursor {
     count: usize,
     offset: usize,
     left: usize,
+    nowhere: bool,
 }
 
 impl Cursor {
@@ -21,16 +22,25 @@ impl Cursor {
     /// The iovecs and what they point to stay valid as long as the cursor is used.
     pub unsafe fn new(iov: *const iovec, count: usize) -> Cursor {
         let mut left = 0usize;
+        let mut nowhere = false;
         for i in 0..count {
             // SAFETY: the caller vouches for `count` iovecs.
-            left = left.saturating_add(unsafe { (*iov.add(i)).iov_len });
+            let one = unsafe { *iov.add(i) };
+            left = left.saturating_add(one.iov_len);
+            nowhere |= one.iov_len > 0 && (one.iov_base as usize) < 4096;
         }
         Cursor {
             iov,
             count,
             offset: 0,
             left,
+            nowhere,
         }
+    }
+
+    /// Whether a buffer lies where no program has memory: a null pointer, or one with an offset added.
+    pub fn nowhere(&self) -> bool {
+        self.nowhere
     }
 
     /// Bytes from here to the end.

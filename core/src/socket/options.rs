@@ -44,6 +44,14 @@ pub fn pinned(s: &Stream) {
     }
 }
 
+/// Before getsockopt on a tracked descriptor; Some(pin) as for setsockopt: TCP_ZEROCOPY_RECEIVE maps the kernel's own pages.
+pub fn before_getsockopt(fd: c_int, level: c_int, name: c_int) -> Option<Pin> {
+    const TCP_ZEROCOPY_RECEIVE: c_int = 35;
+    stream::of(fd)?;
+    (level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE)
+        .then(|| Pin::because(fd, Reason::PinnedOption))
+}
+
 /// getsockopt on a tracked descriptor.
 pub fn getsockopt(
     fd: c_int,
@@ -220,6 +228,21 @@ pub fn after_ioctl(fd: c_int, request: u64, arg: *mut c_void) {
         let on = unsafe { arg.cast::<c_int>().read_unaligned() } != 0;
         s.nonblocking.store(on, Relaxed);
     }
+}
+
+/// Before ioctl on a tracked descriptor; Some(pin) as for [`before_fcntl`], of which these are older forms.
+pub fn before_ioctl(fd: c_int, request: u64, arg: *mut c_void) -> Option<Pin> {
+    const FIOASYNC: u64 = 0x5452;
+    const FIOSETOWN: u64 = 0x8901;
+    const SIOCSPGRP: u64 = 0x8902;
+    stream::of(fd)?;
+    let signals = match request {
+        // SAFETY: the program's int; null is left for the kernel to refuse.
+        FIOASYNC => !arg.is_null() && unsafe { arg.cast::<c_int>().read_unaligned() } != 0,
+        FIOSETOWN | SIOCSPGRP => true,
+        _ => false,
+    };
+    signals.then(|| Pin::because(fd, Reason::PinnedOption))
 }
 
 /// Before fcntl on a tracked descriptor; Some(pin) as for setsockopt: signal-driven input is the kernel's alone.

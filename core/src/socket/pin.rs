@@ -145,10 +145,7 @@ impl Pin {
 
     /// The stream's lane belongs to another process: have it hop back.
     fn ask_owner(&mut self, s: &'static Stream) -> Next<c_int> {
-        if self.started.is_none() {
-            family::ask(s);
-        }
-        match family::answer(s) {
+        match family::ask(s) {
             family::Answer::OnTcp => {
                 s.set_mode(Mode::Pinned);
                 s.stays_on_tcp(Reason::PinnedFork);

@@ -138,6 +138,10 @@ impl Receive {
         let Some(mut cursor) = self.cursor else {
             return Next::Kernel;
         };
+        if cursor.nowhere() && self.flags & libc::MSG_TRUNC == 0 {
+            // EFAULT, after what fits in front of it.
+            return self.pinned(s);
+        }
         let wanted = cursor.left();
         let blocking = !s.nonblocking.load(Relaxed) && self.flags & libc::MSG_DONTWAIT == 0;
         let peek = self.flags & libc::MSG_PEEK != 0;

@@ -150,6 +150,10 @@ impl Transmit {
         let Some(mut cursor) = self.cursor else {
             return Next::Kernel;
         };
+        if cursor.nowhere() {
+            // EFAULT, after what is in front of it.
+            return self.pinned(s);
+        }
         if cursor.left() == 0 && self.done == 0 {
             return Next::Kernel;
         }

@@ -12,7 +12,7 @@ use crate::stream::{Position, Receiver, Sender};
 use crate::sys::{self, lock::Lock};
 use crate::table::{self, Entry};
 use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*, fence,
 };
 
 /// What a stream is at the moment.
@@ -183,6 +183,8 @@ pub struct Stream {
     pub peer_left: AtomicBool,
     /// It existed when this process forked: its descriptors may be used elsewhere too.
     pub shared: AtomicBool,
+    /// Its word that all processes which share it see (process/family.rs); null: none.
+    pub family: AtomicPtr<AtomicU64>,
     /// Both ports of an accepted connection once they were looked up (local << 16 | peer), else 0.
     pub ports: AtomicU32,
     /// What the kernel's sk_err would be: the errno that the next call reports, once. 0: none yet; negative: it was reported.
@@ -245,15 +247,36 @@ impl View {
         self.writer_bells.store(core::ptr::null_mut(), Release);
     }
 
-    /// Tells the peer which bells of this process wait.
+    /// Tells the peer whether `bell` waits: its holder has just put it into the stream's sets, or taken it out. One bit changes,
+    /// for other threads' bells are in the same words.
+    pub fn show_bell(&self, s: &Stream, bell: Bell) {
+        let show = |word: &AtomicPtr<AtomicU64>, bells: &AtomicU64| {
+            // SAFETY: the words stay mapped for the life of the process; null means that there is no lane.
+            let Some(word) = (unsafe { word.load(Acquire).as_ref() }) else {
+                return;
+            };
+            if bells.load(SeqCst) & bell.bit() != 0 {
+                word.fetch_or(bell.bit(), SeqCst);
+            } else if word.load(Relaxed) & bell.bit() != 0 {
+                word.fetch_and(!bell.bit(), SeqCst);
+            }
+        };
+        show(&self.reader_bells, &s.rx_bells);
+        show(&self.writer_bells, &s.tx_bells);
+    }
+
+    /// Tells the peer of a new lane which bells of this process wait already. (One that is taken back meanwhile may stay shown,
+    /// which costs a ring that nobody needs.)
     pub fn show_bells(&self, s: &Stream) {
+        // Before the look at the bells: where the words are has been said, so who takes a bell after it shows it himself.
+        fence(SeqCst);
         // SAFETY: the words stay mapped for the life of the process; null means that there is no lane.
         unsafe {
             if let Some(word) = self.reader_bells.load(Acquire).as_ref() {
-                word.store(s.rx_bells.load(SeqCst), SeqCst);
+                word.fetch_or(s.rx_bells.load(SeqCst), SeqCst);
             }
             if let Some(word) = self.writer_bells.load(Acquire).as_ref() {
-                word.store(s.tx_bells.load(SeqCst), SeqCst);
+                word.fetch_or(s.tx_bells.load(SeqCst), SeqCst);
             }
         }
     }
@@ -338,6 +361,7 @@ impl Stream {
             ended_at: AtomicU64::new(0),
             peer_left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            family: AtomicPtr::new(core::ptr::null_mut()),
             ports: AtomicU32::new(0),
             error: AtomicI32::new(0),
             answer: AtomicU64::new(0),
@@ -402,6 +426,7 @@ impl Stream {
         self.ended_at.store(0, Relaxed);
         self.peer_left.store(false, Relaxed);
         self.shared.store(false, Relaxed);
+        self.family.store(core::ptr::null_mut(), Relaxed);
         self.kept.store(-1, Relaxed);
         self.shut_receive.store(false, Relaxed);
         self.ports.store(0, Relaxed);

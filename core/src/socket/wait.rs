@@ -72,7 +72,7 @@ impl Sleep {
             return false;
         };
         bells.fetch_or(bell.bit(), SeqCst);
-        self.stream.view.show_bells(self.stream);
+        self.stream.view.show_bell(self.stream, bell);
         self.bell = Some((bell, lane));
         lane.is_none_or(|lane| lane.link.arm(bell))
     }
@@ -150,7 +150,7 @@ impl Sleep {
             && bell.is_mine()
         {
             self.bells().0.fetch_and(!bell.bit(), SeqCst);
-            self.stream.view.show_bells(self.stream);
+            self.stream.view.show_bell(self.stream, bell);
             if let Some(lane) = lane {
                 lane.link.disarm(bell);
             }

@@ -29,5 +29,8 @@ pub fn in_child() {
     bell::abandon();
     stats::forked();
     family::after_fork_child();
+    for s in stream::all() {
+        s.forget_lane();
+    }
     debug!("forked");
 }

@@ -30,6 +30,8 @@ pub struct Close {
     /// CLOCK_MONOTONIC in ns until which SO_LINGER waits.
     linger: Option<u64>,
     begun: bool,
+    /// The background thread finishes it.
+    kept: bool,
 }
 
 impl Close {
@@ -40,6 +42,7 @@ impl Close {
             pin: None,
             linger: None,
             begun: false,
+            kept: false,
         }
     }
 
@@ -85,7 +88,8 @@ impl Close {
         {
             return Next::Wait(wait);
         }
-        if s.kept.load(Acquire) < 0 {
+        // A stream that was kept is the background thread's from that moment on, and may be another one by now.
+        if !self.kept {
             forget(s, self.fd);
         }
         Next::Kernel
@@ -132,7 +136,7 @@ impl Close {
                 timeout: Some(sys::span(100_000_000)),
             });
         }
-        keep(s, self.fd);
+        self.kept = keep(s, self.fd);
         None
     }
 }
@@ -206,8 +210,8 @@ fn one_less(s: &Stream, fd: c_int) {
     }
 }
 
-/// The kernel has not taken everything: a duplicate of our own keeps the connection until the background thread is done.
-fn keep(s: &Stream, fd: c_int) {
+/// The kernel has not taken everything: a duplicate of our own (true, unless there are no descriptors left) keeps the connection until the background thread is done.
+fn keep(s: &Stream, fd: c_int) -> bool {
     match sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3).and_then(|n| sys::move_high(n as c_int)) {
         Ok(kept) => {
             debug!("stream {fd}: closed by the program with bytes to send; kept as {kept}");
@@ -220,6 +224,7 @@ fn keep(s: &Stream, fd: c_int) {
             s.kept.store(kept, Release);
             super::watch::update_with(s, true);
             background::keep(s);
+            true
         }
         Err(e) => {
             warn!(
@@ -227,6 +232,7 @@ fn keep(s: &Stream, fd: c_int) {
                 e.0
             );
             reset(s);
+            false
         }
     }
 }

@@ -336,6 +336,7 @@ pub fn resolve_doubt(s: &Stream) {
 
 /// This end wants the stream back on TCP.
 pub fn give_up(s: &Stream, reason: Reason) {
+    debug!("stream {}: giving its lane up ({})", s.fd(), reason.name());
     if let Some(rx) = s.rx.lock()
         && let Some(lane) = &rx.lane
     {
@@ -365,6 +366,7 @@ pub fn uncareful(s: &Stream) {
         && !tx.engine.ended();
     if plain && !s.error_pending() && rx.engine.hopped_back() && s.mode() == Mode::Careful {
         super::options::pinned(s);
+        debug!("stream {}: calls go to the kernel again", s.fd());
         s.set_mode(Mode::Plain);
     }
 }

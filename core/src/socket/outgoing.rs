@@ -104,6 +104,13 @@ pub fn resume(s: &Stream, tx: &mut Tx, fin: bool) {
         let _ = tx.engine.consumed_to(Position::new(consumed));
     }
     let had_lane = tx.engine.lane_open();
+    if had_lane {
+        debug!(
+            "stream {}: sending on TCP again from byte {}",
+            s.fd(),
+            tx.engine.consumed().get()
+        );
+    }
     tx.engine.resume(fin);
     flush(s, tx);
     refresh(s, tx);

@@ -458,6 +458,19 @@ impl Stream {
         STREAMS.give(self.index);
     }
 
+    /// In a fork child: the lane is the parent's, and its link's slot will be another one's.
+    pub fn forget_lane(&self) {
+        if let Some(mut tx) = self.tx.lock() {
+            (tx.lane, tx.flow) = (None, None);
+        }
+        if let Some(mut rx) = self.rx.lock() {
+            (rx.lane, rx.flow) = (None, None);
+        }
+        self.view.published.store(nothing(), Release);
+        self.view.consumed.store(nothing(), Release);
+        self.view.hide_lane();
+    }
+
     /// In a fork child: whoever held a lock does not exist here.
     pub fn reset_locks(&self) {
         self.tx.reset();

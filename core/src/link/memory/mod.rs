@@ -127,7 +127,11 @@ impl MemoryLink {
         for owner in &link.owners {
             owner.store(0, Release);
         }
-        link.turn.store(0, Release);
+        // Ids differ from those of the links that had this slot before, so that what is late cannot be taken for new.
+        let mut seed = [0u8; 4];
+        if sys::random(&mut seed).is_ok() {
+            link.turn.store(u32::from_ne_bytes(seed), Release);
+        }
         link.high.store(0, Release);
         table::set_internal(fd);
         Some(link)

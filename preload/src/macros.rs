@@ -1,11 +1,11 @@
 //! How a function is exported.
 //!
-//! - [`hook_cancel!`]: cancellation points (pthreads(7)), and functions that a libc may lack. A cancelled thread unwinds
+//! - `hook_cancel!`: cancellation points (pthreads(7)), and functions that a libc may lack. A cancelled thread unwinds
 //!   out of the real function *through* ours, so both are `extern "C-unwind"`, and no `catch_unwind` is on the way. The
 //!   gate, in brackets, says whether rsock has anything to do with the call; if not, the real function is jumped to.
-//! - [`hook_plain!`]: all others, by redhook. It catches every unwinding in an `extern "C"` frame, which is why it cannot
+//! - `hook_plain!`: all others, by redhook. It catches every unwinding in an `extern "C"` frame, which is why it cannot
 //!   serve the first kind (the program would end with "exception not rethrown").
-//! - [`alias!`]: a second name that libc gives one of the above.
+//! - `alias!`: a second name that libc gives one of the above.
 //!
 //! The body is written as if in an `unsafe` block: it is C's contract, for each function, that its arguments are what its
 //! manual page asks for, and the body hands them on unchanged.

@@ -36,7 +36,7 @@ pub fn look_up(directory: &Path, streams: &mut [Stream]) {
     }
 }
 
-/// "socket:[123]"
+/// Of a link `socket:[123]`.
 fn inode(target: &str) -> Option<u64> {
     target
         .strip_prefix("socket:[")?

@@ -26,6 +26,7 @@ pub use crate::socket::pin::{BeforeExec, Pin};
 pub use crate::socket::receive::Receive;
 pub use crate::socket::send::Transmit;
 pub use crate::socket::sendfile::{SendFile, Splice};
+pub use crate::stats::Reason;
 pub use crate::table::tracked;
 
 /// What an exported function does next.
@@ -163,7 +164,7 @@ pub fn about_to_replace(new: c_int) -> Close {
 
 /// close of one of our internal descriptors by the program (3..1023 sweeps): true means "pretend EBADF, do not close".
 pub fn internal(fd: c_int) -> bool {
-    table::get(fd) == Entry::Internal || stats::descriptor() == Some(fd)
+    table::get(fd) == Entry::Internal
 }
 
 /// epoll_create or epoll_create1 returned `fd` >= 0.

@@ -58,6 +58,11 @@ pub fn set_file(path: &core::ffi::CStr) -> sys::Result<()> {
     Ok(())
 }
 
+/// One of our descriptors has another number.
+pub fn moved(fd: i32, new: i32) {
+    crate::process::renumber(&FD, fd, new);
+}
+
 /// Whether a line of this level would be written.
 #[inline(always)]
 pub fn enabled(level: Level) -> bool {

@@ -131,7 +131,7 @@ pub static MEMORY_LIMIT: Number = Number::new(
     1 << 30,
     0,
     1 << 50,
-    "bytes of arenas that this process makes, at most; beyond that, streams stay on TCP",
+    "bytes of arenas that this process maps, at most; beyond that, streams stay on TCP",
 );
 
 /// All settings that are numbers.

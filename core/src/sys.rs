@@ -290,6 +290,14 @@ pub fn eventfd() -> Result<c_int> {
     move_high(fd as c_int)
 }
 
+/// Whether it is an anonymous inode (eventfd and kin), which has no file type: not a file, pipe, socket or device.
+pub fn anonymous(fd: c_int) -> bool {
+    let mut status = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: all-zero is a valid stat, and the kernel fills it in.
+    call!(Sysno::fstat, fd, status.as_mut_ptr())
+        .is_ok_and(|_| unsafe { status.assume_init() }.st_mode & libc::S_IFMT == 0)
+}
+
 /// memfd_create(2), sealable.
 pub fn memfd(name: &core::ffi::CStr) -> Result<c_int> {
     call!(
@@ -311,18 +319,6 @@ pub fn file_size(fd: c_int) -> Result<u64> {
     call!(Sysno::fstat, fd, stat.as_mut_ptr())?;
     // SAFETY: fstat filled it in.
     Ok(unsafe { stat.assume_init() }.st_size as u64)
-}
-
-/// fallocate(2) that gives the pages of a range back (they read as zero afterwards).
-pub fn punch_hole(fd: c_int, offset: u64, len: u64) -> Result<()> {
-    call!(
-        Sysno::fallocate,
-        fd,
-        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-        offset,
-        len
-    )
-    .map(drop)
 }
 
 /// mmap(2).
@@ -495,4 +491,19 @@ pub fn gone(pid: c_int) -> bool {
     let dead = poll_now(fd as c_int, libc::POLLIN) & libc::POLLIN != 0;
     close(fd as c_int);
     dead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eventfd_is_anonymous_and_nothing_else_of_ours_is() {
+        let event = eventfd().expect("eventfd");
+        let file = memfd(c"x").expect("memfd");
+        let unix = socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).expect("socket");
+        assert!(anonymous(event));
+        assert!(!anonymous(file) && !anonymous(unix) && !anonymous(-1));
+        [event, file, unix].into_iter().for_each(close);
+    }
 }

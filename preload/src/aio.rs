@@ -1,7 +1,7 @@
 //! Asynchronous I/O: libc's own threads do it, past our symbols, so the stream goes to TCP for good first.
 
 use libc::{aiocb, c_int, sigevent};
-use rsock_core::calls::tracked;
+use rsock_core::calls::{Reason, tracked};
 
 use crate::drive::pin;
 
@@ -46,7 +46,7 @@ alias! {
 unsafe fn on_tcp(request: *const aiocb) -> bool {
     // SAFETY: the caller's.
     match unsafe { request.as_ref() } {
-        Some(request) if tracked(request.aio_fildes) => pin(request.aio_fildes),
+        Some(request) if tracked(request.aio_fildes) => pin(request.aio_fildes, Reason::PinnedCall),
         _ => true,
     }
 }

@@ -5,7 +5,7 @@ use core::ptr::null;
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{c_int, ssize_t, timespec};
 use rsock_core::calls::{
-    self, BeforeExec, Close, Next, Pin, Receive, SendFile, Splice, Transmit, Wait,
+    self, BeforeExec, Close, Next, Pin, Reason, Receive, SendFile, Splice, Transmit, Wait,
 };
 use syscalls::{Sysno, syscall};
 
@@ -177,7 +177,7 @@ fn ppoll(wait: &mut Wait, sleep: Sleep) -> c_int {
 }
 
 /// Puts the stream of a tracked `fd` on TCP for good. False: it failed, `errno` says how.
-pub fn pin(fd: c_int) -> bool {
+pub fn pin(fd: c_int, reason: Reason) -> bool {
     // SAFETY: nothing is pointed to, and the "real call" does nothing.
-    unsafe { drive(fd, Sleep::Through, || Pin::new(fd), || 0) == 0 }
+    unsafe { drive(fd, Sleep::Through, || Pin::because(fd, reason), || 0) == 0 }
 }

@@ -3,7 +3,7 @@
 
 use core::mem::size_of;
 use libc::{c_int, cmsghdr, msghdr, ssize_t};
-use rsock_core::calls::tracked;
+use rsock_core::calls::{Reason, tracked};
 
 use crate::drive::pin;
 use crate::sockets::heal;
@@ -27,7 +27,11 @@ pub unsafe fn has_ancillary(message: *const msghdr) -> bool {
 pub unsafe fn give(message: *const msghdr) -> bool {
     let mut on_tcp = true;
     // SAFETY: the caller's.
-    unsafe { each(message, |fd| on_tcp = on_tcp && (!tracked(fd) || pin(fd))) };
+    unsafe {
+        each(message, |fd| {
+            on_tcp = on_tcp && (!tracked(fd) || pin(fd, Reason::PinnedPassed))
+        })
+    };
     on_tcp
 }
 

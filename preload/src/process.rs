@@ -1,7 +1,7 @@
 //! fork, exec, exit, namespaces: where a process begins, changes or ends.
 
 use libc::{c_char, c_int, c_void, pid_t};
-use rsock_core::calls::{self, BeforeExec, tracked};
+use rsock_core::calls::{self, BeforeExec, Reason, tracked};
 use syscalls::{Sysno, syscall};
 
 use crate::drive::{Sleep, drive, pin};
@@ -35,7 +35,7 @@ hook_plain! {
     unsafe fn posix_spawn_file_actions_adddup2(
         actions: *mut libc::posix_spawn_file_actions_t, fd: c_int, new: c_int
     ) -> c_int => my_posix_spawn_file_actions_adddup2 {
-        if tracked(fd) && !pin(fd) {
+        if tracked(fd) && !pin(fd, Reason::PinnedExec) {
             return crate::guard::errno();
         }
         plain::posix_spawn_file_actions_adddup2(actions, fd, new)

@@ -3,7 +3,7 @@
 //! FILEs are always there.
 
 use libc::{FILE, c_char, c_int, c_void};
-use rsock_core::calls::{Close, tracked};
+use rsock_core::calls::{Close, Reason, tracked};
 
 use crate::drive::{Sleep, drive, pin};
 use crate::guard::{errno, set_errno};
@@ -15,20 +15,20 @@ unsafe extern "C" {
 
 hook_plain! {
     unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE => my_fdopen {
-        if tracked(fd) && !pin(fd) {
+        if tracked(fd) && !pin(fd, Reason::PinnedStdio) {
             return core::ptr::null_mut();
         }
         plain::fdopen(fd, mode)
     }
     // dprintf's forms with a va_list, which both platforms pass as a pointer.
     unsafe fn vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c_int => my_vdprintf {
-        if tracked(fd) && !pin(fd) {
+        if tracked(fd) && !pin(fd, Reason::PinnedStdio) {
             return -1;
         }
         plain::vdprintf(fd, format, args)
     }
     unsafe fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, args: *mut c_void) -> c_int => my___vdprintf_chk {
-        if tracked(fd) && !pin(fd) {
+        if tracked(fd) && !pin(fd, Reason::PinnedStdio) {
             return -1;
         }
         plain::__vdprintf_chk(fd, flag, format, args)
@@ -57,7 +57,7 @@ pub fn keep_for_stdio(fd: c_int) {
     if (0..=libc::STDERR_FILENO).contains(&fd) && tracked(fd) {
         let before = errno();
         // A failure shows in the stream's next call.
-        let _on_tcp = pin(fd);
+        let _on_tcp = pin(fd, Reason::PinnedStdio);
         set_errno(before);
     }
 }

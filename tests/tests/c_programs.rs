@@ -42,6 +42,16 @@ fn children_made_by_vfork() {
 }
 
 #[test]
+fn numbers_that_the_program_takes() {
+    check("taken.c", "taken", &["-O1"]);
+}
+
+#[test]
+fn epoll_instances_by_the_thousand() {
+    check("instances.c", "instances", &["-O1"]);
+}
+
+#[test]
 fn an_allocator_that_calls_hooked_functions() {
     check("allocator.c", "allocator", &["-O1", "-fno-builtin"]);
 }

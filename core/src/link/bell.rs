@@ -148,6 +148,12 @@ pub fn ring_fd(fd: i32) {
     let _ = sys::write(fd, &1u64.to_ne_bytes());
 }
 
+/// One of our descriptors has another number.
+pub fn moved(fd: i32, new: i32) {
+    FDS.iter()
+        .for_each(|slot| crate::process::renumber(slot, fd, new));
+}
+
 /// In a fork child every bell belongs to the parent: start anew, leaving its descriptors alone.
 pub fn abandon() {
     USED.store(1, Release);

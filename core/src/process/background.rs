@@ -18,7 +18,7 @@ use crate::socket::incoming;
 use crate::socket::lanes::{self, NotOpened};
 use crate::socket::pin::Pin;
 use crate::socket::stream::{Stream, StreamId};
-use crate::stats::Reason;
+use crate::stats::{self, Reason};
 use crate::stream::{Addresses, RefuseReason};
 use crate::sys::{self, Errno, lock::Lock};
 use crate::table;
@@ -54,6 +54,11 @@ mod wish {
 const DOUBT_NS: u64 = 50_000_000;
 /// How often closed streams are looked at whose peers say nothing, in nanoseconds.
 const KEPT_EVERY_NS: u64 = 1_000_000_000;
+
+/// The most processes that may be about to greet us; more are refused.
+const MAX_GUESTS: usize = 256;
+/// How long each of them may take, in nanoseconds.
+const GREETING_NS: u64 = 10_000_000_000;
 
 const INBOX: usize = 1024;
 
@@ -162,6 +167,27 @@ pub fn watch_family(fd: i32) {
     );
 }
 
+/// One of our descriptors has another number.
+pub fn moved(fd: i32, new: i32) {
+    super::renumber(&EPOLL, fd, new);
+    // None: a handler of the program interrupted nobody but the background thread, which has none.
+    if let Some(mut state) = STATE.lock()
+        && let Some(state) = state.as_mut()
+    {
+        if state.listener == fd {
+            state.listener = new;
+        }
+        if let Some((guest, _)) = state.guests.iter_mut().find(|(guest, _)| *guest == fd) {
+            *guest = new;
+            let epoll = EPOLL.load(Acquire);
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+            let data = kind::GUEST | new as u64;
+            let _ = sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, new, libc::EPOLLIN as u32, data);
+        }
+        state.local.moved(fd, new);
+    }
+}
+
 /// In a fork child: everything here was the parent's.
 pub fn abandon() {
     WISHES.reset();
@@ -196,7 +222,8 @@ struct Waiting {
 struct State {
     local: Local,
     listener: i32,
-    guests: Vec<i32>,
+    /// Who connected and has not greeted yet, and until when it may.
+    guests: Vec<(i32, u64)>,
     by_name: HashMap<Vec<u8>, usize>,
     waiting: Vec<Waiting>,
     pins: Vec<Pin>,
@@ -262,7 +289,7 @@ impl State {
     fn descriptors(&self) -> impl Iterator<Item = i32> {
         self.local
             .descriptors()
-            .chain(self.guests.iter().copied())
+            .chain(self.guests.iter().map(|(fd, _)| *fd))
             .chain([self.listener])
     }
 
@@ -275,7 +302,7 @@ impl State {
                 kind::BELL => Bell::BACKGROUND.drain(),
                 kind::FAMILY => family::serve(),
                 kind::RENDEZVOUS => self.local.readable(data as i32, now),
-                kind::PROCESS => self.accept(),
+                kind::PROCESS => self.accept(now),
                 kind::GUEST => self.greeted(data as i32),
                 kind::LINK => {
                     if let Some(link) = memory::get(data as usize) {
@@ -296,6 +323,10 @@ impl State {
         }
         self.local.tidy();
         next = earlier(next, self.open_waiting(now));
+        while let Some((fd, _)) = self.guests.iter().copied().find(|(_, until)| *until <= now) {
+            self.dismiss(fd);
+        }
+        next = earlier(next, self.guests.iter().map(|(_, until)| *until).min());
         self.pins
             .retain_mut(|pin| matches!(pin.step(), crate::calls::Next::Wait(_)));
         let looks = core::mem::take(&mut self.looks);
@@ -503,40 +534,40 @@ impl State {
         lanes::uncareful(s);
     }
 
-    fn accept(&mut self) {
-        while let Ok(fd) = sys::accept(self.listener).and_then(sys::move_high) {
+    fn accept(&mut self, now: u64) {
+        while let Ok(fd) = sys::accept(self.listener) {
+            if self.guests.len() >= MAX_GUESTS {
+                sys::close(fd);
+                continue;
+            }
+            let Ok(fd) = sys::move_high(fd) else { continue };
             table::set_internal(fd);
-            self.guests.push(fd);
-            let watched = sys::epoll_ctl(
-                EPOLL.load(Acquire),
-                libc::EPOLL_CTL_ADD,
-                fd,
-                libc::EPOLLIN as u32,
-                kind::GUEST | fd as u64,
-            );
-            if watched.is_err() {
+            self.guests.push((fd, now + GREETING_NS));
+            let data = kind::GUEST | fd as u64;
+            let events = libc::EPOLLIN as u32;
+            if sys::epoll_ctl(EPOLL.load(Acquire), libc::EPOLL_CTL_ADD, fd, events, data).is_err() {
                 self.dismiss(fd);
             }
         }
     }
 
     fn dismiss(&mut self, fd: i32) {
-        self.guests.retain(|g| *g != fd);
+        self.guests.retain(|(g, _)| *g != fd);
         table::clear(fd);
         sys::close(fd);
     }
 
     fn greeted(&mut self, fd: i32) {
-        if !self.guests.contains(&fd) {
+        if !self.guests.iter().any(|(g, _)| *g == fd) {
             return;
         }
         match wire::receive(fd) {
             Ok(mut hello) => {
-                self.guests.retain(|g| *g != fd);
+                self.guests.retain(|(g, _)| *g != fd);
                 let _ = sys::epoll_ctl(EPOLL.load(Acquire), libc::EPOLL_CTL_DEL, fd, 0, 0);
                 match MemoryLink::accept(fd, &mut hello) {
                     Ok(link) => watch_link(link),
-                    Err(e) => warn!("a process greeted us wrongly (error {}): refused", e.0),
+                    Err(e) => warn!("a process wanted a link and did not get it (error {})", e.0),
                 }
             }
             Err(Errno(libc::EAGAIN | libc::EINTR)) => {}
@@ -565,7 +596,7 @@ fn watch_link(link: &'static MemoryLink) {
     )
     .is_err()
     {
-        link.lose();
+        link.fail();
     }
 }
 
@@ -599,6 +630,7 @@ pub fn run() {
                     return;
                 }
             };
+        stats::note(|c| c.wakeups.add(1));
         let turn = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let mut state = STATE.lock()?;
             if state.is_none() {

@@ -80,7 +80,7 @@ fn on_message(link: &'static MemoryLink, message: &Message, descriptor: Option<i
         }
         Message::Hop(hop) => on_hop(s, link, hop),
         Message::HopAck { seq, .. } => s.answer.store(u64::from(seq) << 2 | 1, Release),
-        Message::HopNak { seq, .. } => s.answer.store(u64::from(seq) << 2 | 2, Release),
+        Message::HopNak { seq, reason, .. } => s.answer.store(outgoing::no(seq, reason), Release),
         Message::Fin { at, .. } => {
             if let Some(mut rx) = s.rx.lock() {
                 // A wrong end freezes the lane; the truth comes on TCP.

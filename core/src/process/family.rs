@@ -106,6 +106,11 @@ pub fn bell() -> Option<i32> {
     Some(BELL.load(Acquire)).filter(|fd| *fd >= 0)
 }
 
+/// One of our descriptors has another number.
+pub fn moved(fd: i32, new: i32) {
+    super::renumber(&BELL, fd, new);
+}
+
 /// Whether streams of this process may be on lanes of another.
 #[inline]
 pub fn has_foreign() -> bool {

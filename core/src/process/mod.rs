@@ -6,6 +6,9 @@ pub mod family;
 pub mod fork;
 pub mod thread;
 
+use crate::link::{bell, memory};
+use crate::socket::close;
+use crate::{log, stats};
 use core::sync::atomic::{AtomicI32, Ordering::*};
 
 static PID: AtomicI32 = AtomicI32::new(0);
@@ -21,9 +24,34 @@ pub fn is_this() -> bool {
     crate::sys::getpid() == PID.load(Relaxed)
 }
 
-/// The program puts a descriptor of its own (dup2) where one of ours is. The number goes to the program, as it would without
-/// us; what ours was for is given up: a bell or link without its descriptor ends as if the other side had closed it.
+/// The program puts a descriptor of its own (dup2) where one of ours is: the number is the program's, ours becomes another one.
+/// Not in a vfork child, whose descriptors are its own and whose tables are its parent's.
 pub fn relocate(fd: i32) {
+    if !is_this() {
+        return;
+    }
+    let Ok(new) = crate::sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, fd as usize + 1) else {
+        crate::log::warn!(
+            "the program takes descriptor {fd}, which rsock used, and there is no other number"
+        );
+        crate::table::clear(fd);
+        return;
+    };
+    let new = new as i32;
+    crate::table::set_internal(new);
+    bell::moved(fd, new);
+    memory::moved(fd, new);
+    family::moved(fd, new);
+    background::moved(fd, new);
+    close::moved(fd, new);
+    stats::moved(fd, new);
+    log::moved(fd, new);
     crate::table::clear(fd);
-    crate::log::warn!("the program takes descriptor {fd}, which rsock used");
+    crate::log::debug!("the program takes descriptor {fd}, ours is {new} now");
+}
+
+/// A number of ours that another one takes the place of, if it is `fd`.
+pub fn renumber(slot: &AtomicI32, fd: i32, new: i32) {
+    // Whoever changed it meanwhile does not mean this descriptor any more.
+    let _ = slot.compare_exchange(fd, new, AcqRel, Relaxed);
 }

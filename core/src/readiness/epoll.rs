@@ -5,12 +5,12 @@
 
 use super::instance::{self, Inner, Instance};
 use super::look;
-use super::registration;
+use super::registration::{self, Data};
 use super::spin;
 use crate::calls::Ready;
 use crate::process::family;
 use crate::socket::stream::{Mode, Stream, StreamId};
-use crate::sys;
+use crate::{stats, sys};
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, epoll_event, timespec};
 
@@ -144,6 +144,7 @@ impl EpollWait {
     fn arm(&mut self, i: &Instance) {
         if let Some(bell) = i.bell() {
             self.armed = true;
+            stats::note(|c| c.sleeps.add(1));
             i.sleepers.fetch_add(1, SeqCst);
             // A link that cannot be armed is as good as lost: its streams hear of it from the background thread.
             i.arm(bell);
@@ -245,7 +246,7 @@ impl EpollWait {
     /// Reports what our streams are ready for, behind `from`, where the kernel's events end: how many events.
     fn scan(&self, i: &Instance, from: usize) -> usize {
         let mut total = 0;
-        let mut seen = 0;
+        let mut first = true;
         let turn = i.turn.fetch_add(1, Relaxed) + 1;
         loop {
             let mut slow = [(0u64, 0u32); SLOW];
@@ -254,23 +255,14 @@ impl EpollWait {
                 let Some(mut inner) = i.inner.lock() else {
                     return total;
                 };
-                let mut skip = seen;
-                total += self.pass(&mut inner, turn, from, from + total, |s, wanted| {
-                    let bits = if seen == 0 {
-                        look::fast(s, wanted)
-                    } else {
-                        None
-                    };
-                    if bits.is_some() || seen > 0 && look::fast(s, wanted).is_some() {
-                        return bits;
-                    }
-                    if skip > 0 {
-                        skip -= 1;
-                    } else if asked < SLOW {
+                total += self.pass(&mut inner, turn, from, from + total, |s, d| {
+                    let bits = look::fast(s, d.events);
+                    if bits.is_none() && d.asked != turn && asked < SLOW {
+                        d.asked = turn;
                         slow[asked] = (s.id().get(), 0);
                         asked += 1;
                     }
-                    None
+                    bits.filter(|_| first)
                 });
             }
             // Those on lanes in both directions, if they are busy, must neither starve the others nor wait for them each time.
@@ -278,7 +270,7 @@ impl EpollWait {
             {
                 return total;
             }
-            if seen == 0 {
+            if core::mem::take(&mut first) {
                 i.looked_slowly.store(sys::now(), Relaxed);
             }
             // Their locks come before the instance's.
@@ -300,7 +292,6 @@ impl EpollWait {
             if asked < SLOW {
                 return total;
             }
-            seen += asked;
         }
     }
 
@@ -310,7 +301,7 @@ impl EpollWait {
         turn: u64,
         kernels: usize,
         from: usize,
-        mut ready: impl FnMut(&Stream, u32) -> Option<u32>,
+        mut ready: impl FnMut(&Stream, &mut Data) -> Option<u32>,
     ) -> usize {
         let mut n = from;
         let mut link = inner.first;
@@ -325,7 +316,7 @@ impl EpollWait {
             if d.armed
                 && d.turn != turn
                 && let Some(s) = d.stream()
-                && let Some(bits) = ready(s, d.events)
+                && let Some(bits) = ready(s, d)
                 && !self.reported(kernels, d.data)
                 && let Some(report) = d.report(s, bits)
             {
@@ -359,7 +350,7 @@ fn fetch(i: &Instance) {
 
 /// Whether any of our streams has something to report; nothing is taken as reported.
 pub fn ready(i: &Instance) -> bool {
-    let mut seen = 0;
+    let turn = i.turn.fetch_add(1, Relaxed) + 1;
     loop {
         let mut slow = [0u64; SLOW];
         let mut asked = 0;
@@ -367,7 +358,6 @@ pub fn ready(i: &Instance) -> bool {
             let Some(inner) = i.inner.lock() else {
                 return false;
             };
-            let mut skip = seen;
             let mut link = inner.first;
             // SAFETY: the instance's lock is held.
             while let Some(d) = unsafe { registration::data(link) } {
@@ -376,8 +366,8 @@ pub fn ready(i: &Instance) -> bool {
                 match look::fast(s, d.events) {
                     Some(bits) if d.may_report(Some(bits), s) => return true,
                     Some(_) => {}
-                    None if skip > 0 => skip -= 1,
-                    None if asked < SLOW => {
+                    None if d.asked != turn && asked < SLOW => {
+                        d.asked = turn;
                         slow[asked] = s.id().get();
                         asked += 1;
                     }
@@ -406,7 +396,6 @@ pub fn ready(i: &Instance) -> bool {
         if asked < SLOW {
             return false;
         }
-        seen += asked;
     }
 }
 

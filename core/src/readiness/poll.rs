@@ -11,7 +11,7 @@ use crate::link::{Link, memory};
 use crate::process::{background, family};
 use crate::socket::pin::Pin;
 use crate::socket::stream::{self, Mode, Stream};
-use crate::stats::Reason;
+use crate::stats::{self, Reason};
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::*;
@@ -470,6 +470,7 @@ impl Poll {
             return false;
         };
         self.bell = Some(bell);
+        stats::note(|c| c.sleeps.add(1));
         let mut ok = true;
         let mut last = 0;
         self.each_stream(|s| {

@@ -41,6 +41,8 @@ pub struct Data {
     pub events: u32,
     /// The program's data.
     pub data: u64,
+    /// The scan in which its stream was last asked under its locks.
+    pub asked: u64,
     /// The scan in which it was reported last.
     pub turn: u64,
     /// Not disarmed by EPOLLONESHOT.
@@ -442,6 +444,7 @@ impl Data {
             fd: -1,
             events: 0,
             data: 0,
+            asked: 0,
             turn: 0,
             armed: false,
             in_kernel: false,

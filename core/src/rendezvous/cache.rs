@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-/// Keys with the time (ns, CLOCK_MONOTONIC) until which "no" holds.
-pub struct NegativeCache<K> {
-    until: HashMap<K, u64>,
+/// Keys with the time (ns, CLOCK_MONOTONIC) until which "no" holds, and why it was one.
+pub struct NegativeCache<K, V> {
+    until: HashMap<K, (u64, V)>,
     limit: usize,
 }
 
-impl<K: std::hash::Hash + Eq + Copy> NegativeCache<K> {
+impl<K: std::hash::Hash + Eq, V: Copy> NegativeCache<K, V> {
     /// A cache of at most `limit` entries.
     pub fn new(limit: usize) -> Self {
         NegativeCache {
@@ -17,25 +17,22 @@ impl<K: std::hash::Hash + Eq + Copy> NegativeCache<K> {
         }
     }
 
-    /// Whether "no" still holds for `key`.
-    pub fn says_no(&self, key: K, now: u64) -> bool {
-        self.until.get(&key).is_some_and(|until| now < *until)
+    /// Why "no" still holds for `key`; None: it does not.
+    pub fn says_no(&self, key: &K, now: u64) -> Option<V> {
+        self.until
+            .get(key)
+            .and_then(|(until, why)| (now < *until).then_some(*why))
     }
 
     /// Remembers a "no" until then. A full cache forgets what is over, and if nothing is, everything.
-    pub fn remember(&mut self, key: K, until: u64, now: u64) {
+    pub fn remember(&mut self, key: K, why: V, until: u64, now: u64) {
         if self.until.len() >= self.limit {
-            self.until.retain(|_, u| *u > now);
+            self.until.retain(|_, (u, _)| *u > now);
             if self.until.len() >= self.limit {
                 self.until.clear();
             }
         }
-        self.until.insert(key, until);
-    }
-
-    /// Somebody is there after all.
-    pub fn forget(&mut self, key: K) {
-        self.until.remove(&key);
+        self.until.insert(key, (until, why));
     }
 }
 
@@ -46,14 +43,14 @@ mod tests {
     #[test]
     fn a_no_holds_for_its_time_and_the_cache_stays_small() {
         let mut cache = NegativeCache::new(4);
-        cache.remember(1, 100, 0);
-        assert!(cache.says_no(1, 99) && !cache.says_no(1, 100) && !cache.says_no(2, 0));
-        cache.forget(1);
-        assert!(!cache.says_no(1, 0));
+        cache.remember(1, "why", 100, 0);
+        assert_eq!(cache.says_no(&1, 99), Some("why"));
+        assert_eq!(cache.says_no(&1, 100), None);
+        assert_eq!(cache.says_no(&2, 0), None);
         for k in 0..100 {
-            cache.remember(k, 1000, 0);
+            cache.remember(k, "full", 1000, 0);
             assert!(cache.until.len() <= 4);
         }
-        assert!(cache.says_no(99, 0));
+        assert_eq!(cache.says_no(&99, 0), Some("full"));
     }
 }

@@ -19,7 +19,7 @@ use crate::policy;
 use crate::stats::Reason;
 use crate::stream::Addresses;
 use crate::sys::{self, Errno};
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
 
 /// How often a connector asks again before it gives up for good.
@@ -29,11 +29,20 @@ const FIRST_PAUSE_NS: u64 = 500_000;
 /// The longest one.
 const LONGEST_PAUSE_NS: u64 = 100_000_000;
 
+/// The most connections that others may have to us; what comes beyond that is refused.
+const MAX_GUESTS: usize = 256;
+/// How long one that is no member may be silent, in nanoseconds.
+const GUEST_PATIENCE_NS: u64 = 10_000_000_000;
+
 /// What a connection to or from another process is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Role {
-    /// Somebody connected to a port that we own; the name after JOIN.
-    Guest { port: u16, member: Option<Vec<u8>> },
+    /// Somebody connected to a port that we own; the name after JOIN; when it was heard of last.
+    Guest {
+        port: u16,
+        member: Option<Vec<u8>>,
+        heard: u64,
+    },
     /// We are a member of this port.
     Member { port: u16 },
     /// We ask this port's owner.
@@ -89,7 +98,7 @@ pub struct Local {
     asks: HashMap<u64, Ask>,
     ids: HashMap<u32, u64>,
     next: u32,
-    refused: NegativeCache<u16>,
+    refused: NegativeCache<SocketAddr, Reason>,
     outcomes: Vec<Outcome>,
 }
 
@@ -157,9 +166,8 @@ impl Local {
         if !ours(names.peer.ip(), names.local.ip()) {
             self.outcomes
                 .push(Outcome::Failed(stream, Reason::PeerNotReachable));
-        } else if self.refused.says_no(names.peer.port(), now) {
-            self.outcomes
-                .push(Outcome::Failed(stream, Reason::PeerWithoutRsock));
+        } else if let Some(why) = self.refused.says_no(&names.peer, now) {
+            self.outcomes.push(Outcome::Failed(stream, why));
         } else {
             self.asks.insert(
                 stream,
@@ -189,11 +197,6 @@ impl Local {
         );
     }
 
-    /// Whether a descriptor is one of ours here.
-    pub fn handles(&self, fd: i32) -> bool {
-        self.connections.contains_key(&fd) || self.ports.values().any(|p| p.listener == Some(fd))
-    }
-
     /// A descriptor of ours is readable.
     pub fn readable(&mut self, fd: i32, now: u64) {
         if let Some(port) = self
@@ -202,17 +205,34 @@ impl Local {
             .find(|(_, p)| p.listener == Some(fd))
             .map(|(port, _)| *port)
         {
-            while let Ok(guest) = sys::accept(fd).and_then(sys::move_high) {
+            let guests = |role: &&Role| matches!(role, Role::Guest { .. });
+            while let Ok(guest) = sys::accept(fd) {
+                if self.connections.values().filter(guests).count() >= MAX_GUESTS {
+                    sys::close(guest);
+                    continue;
+                }
+                let Ok(guest) = sys::move_high(guest) else {
+                    continue;
+                };
                 crate::table::set_internal(guest);
-                self.connections
-                    .insert(guest, Role::Guest { port, member: None });
+                let role = Role::Guest {
+                    port,
+                    member: None,
+                    heard: now,
+                };
+                self.connections.insert(guest, role);
                 (self.call.watch)(guest, true);
             }
             return;
         }
         while let Some(role) = self.connections.get(&fd).cloned() {
             match wire::receive(fd).map(|p| Packet::decode(p.bytes())) {
-                Ok(Some(packet)) => self.packet(fd, &role, packet, now),
+                Ok(Some(packet)) => {
+                    if let Some(Role::Guest { heard, .. }) = self.connections.get_mut(&fd) {
+                        *heard = now;
+                    }
+                    self.packet(fd, &role, packet, now);
+                }
                 Err(Errno(libc::EAGAIN)) => return,
                 Err(Errno(libc::EINTR)) => {}
                 Ok(None) | Err(_) => self.drop_connection(fd, now),
@@ -223,14 +243,18 @@ impl Local {
     fn packet(&mut self, fd: i32, role: &Role, packet: Packet, now: u64) {
         trace!("rendezvous: {packet:?} from {role:?}");
         match (role, packet) {
-            (Role::Guest { port, member: None }, Packet::Join(name)) => {
-                self.connections.insert(
-                    fd,
-                    Role::Guest {
-                        port: *port,
-                        member: Some(name),
-                    },
-                );
+            (
+                Role::Guest {
+                    port, member: None, ..
+                },
+                Packet::Join(name),
+            ) => {
+                let role = Role::Guest {
+                    port: *port,
+                    member: Some(name),
+                    heard: now,
+                };
+                self.connections.insert(fd, role);
             }
             (Role::Guest { port, .. }, Packet::Who(id, theirs)) => self.who(fd, *port, id, theirs),
             (
@@ -271,6 +295,7 @@ impl Local {
             Role::Guest {
                 port: p,
                 member: Some(_),
+                ..
             } if *p == port => Some(*fd),
             _ => None,
         });
@@ -323,12 +348,12 @@ impl Local {
             ask.due = Some(now + pause(ask.tries));
             return;
         }
-        let port = ask.names.peer.port();
+        let peer = ask.names.peer;
         self.asks.remove(&stream);
         if reason == Reason::PeerNotReachable {
             // An owner that answers, if only that it does not hold this connection, takes part.
-            self.refused
-                .remember(port, now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000, now);
+            let until = now + policy::NEGATIVE_CACHE_MS.get() * 1_000_000;
+            self.refused.remember(peer, reason, until, now);
         }
         self.outcomes.push(Outcome::Failed(stream, reason));
     }
@@ -377,6 +402,23 @@ impl Local {
 
     /// Asks whatever is due. Returns when to come again, if at all.
     pub fn tick(&mut self, now: u64) -> Option<u64> {
+        let silent = |role: &Role| match role {
+            Role::Guest {
+                member: None,
+                heard,
+                ..
+            } => Some(heard + GUEST_PATIENCE_NS),
+            _ => None,
+        };
+        let late: Vec<i32> = self
+            .connections
+            .iter()
+            .filter(|(_, role)| silent(role).is_some_and(|until| until <= now))
+            .map(|(fd, _)| *fd)
+            .collect();
+        for fd in late {
+            self.drop_connection(fd, now);
+        }
         let due: Vec<u64> = self
             .asks
             .iter()
@@ -386,7 +428,9 @@ impl Local {
         for stream in due {
             self.put(stream, now);
         }
-        self.asks.values().filter_map(|a| a.due).min()
+        let asks = self.asks.values().filter_map(|a| a.due);
+        asks.chain(self.connections.values().filter_map(silent))
+            .min()
     }
 
     /// Puts the question to the owner of the port.
@@ -428,6 +472,32 @@ impl Local {
     /// What came out since the last call.
     pub fn outcomes(&mut self) -> Vec<Outcome> {
         core::mem::take(&mut self.outcomes)
+    }
+
+    /// One of our descriptors has another number.
+    pub fn moved(&mut self, fd: i32, new: i32) {
+        if !self.descriptors().any(|own| own == fd) {
+            return;
+        }
+        (self.call.watch)(fd, false);
+        (self.call.watch)(new, true);
+        if let Some(role) = self.connections.remove(&fd) {
+            self.connections.insert(new, role);
+        }
+        let ports = self
+            .ports
+            .values_mut()
+            .flat_map(|p| [&mut p.listener, &mut p.owner]);
+        let queries = self
+            .queries
+            .values_mut()
+            .flat_map(|q| q.waiting.iter_mut().chain([&mut q.asker]));
+        ports
+            .flatten()
+            .chain(queries)
+            .chain(self.asking.values_mut())
+            .filter(|number| **number == fd)
+            .for_each(|number| *number = new);
     }
 
     /// All its descriptors.
@@ -553,7 +623,7 @@ mod tests {
         }
         assert_eq!(c.outcomes(), [Outcome::Failed(7, Reason::PeerNotReachable)]);
         c.ask(8, names(60_003), now);
-        assert_eq!(c.outcomes(), [Outcome::Failed(8, Reason::PeerWithoutRsock)]);
+        assert_eq!(c.outcomes(), [Outcome::Failed(8, Reason::PeerNotReachable)]);
     }
 
     #[test]
@@ -572,5 +642,29 @@ mod tests {
         );
         c.ask(9, far, 0);
         assert_eq!(c.outcomes(), [Outcome::Failed(9, Reason::PeerNotReachable)]);
+    }
+
+    #[test]
+    fn guests_are_few_and_must_say_what_they_want() {
+        let (mut owner, _member) = pair(60_010, |_| false, |_| false);
+        let listener = owner.ports[&60_010].listener.expect("the owner listens");
+        owner.readable(listener, 0);
+        let member = owner.descriptors().find(|fd| *fd != listener);
+        owner.readable(member.expect("the member is there"), 0);
+        let mut guests = Vec::new();
+        for _ in 0..4 {
+            for _ in 0..100 {
+                guests.push(Local::port_name(60_010).connect().expect("connect"));
+            }
+            owner.readable(listener, 1);
+        }
+        assert_eq!(owner.descriptors().count(), 1 + MAX_GUESTS);
+        assert!(owner.tick(GUEST_PATIENCE_NS).is_some());
+        assert_eq!(owner.descriptors().count(), 1 + MAX_GUESTS);
+        assert_eq!(owner.tick(1 + GUEST_PATIENCE_NS), None);
+        let mut left: Vec<i32> = owner.descriptors().collect();
+        left.retain(|fd| Some(*fd) != member);
+        assert_eq!(left, [listener], "members stay");
+        guests.into_iter().for_each(sys::close);
     }
 }

@@ -237,6 +237,15 @@ fn keep(s: &Stream, fd: c_int) -> bool {
     }
 }
 
+/// One of our descriptors has another number: it may be a duplicate that [`keep`] made.
+pub fn moved(fd: c_int, new: c_int) {
+    if let Some(s) = stream::all().find(|s| s.kept.load(Acquire) == fd) {
+        crate::process::renumber(&s.kept, fd, new);
+        super::watch::moved(s, fd, new);
+        s.set_fd(new);
+    }
+}
+
 /// The background thread looks after a stream that the program closed: true when it is gone, or not one of these.
 pub fn finish_if_done(s: &Stream) -> bool {
     let kept = s.kept.load(Acquire);
@@ -263,10 +272,13 @@ pub fn finish_if_done(s: &Stream) -> bool {
 
 /// Frees what a stream has, whatever its state.
 fn release(s: &Stream) {
-    let lane =
-        s.rx.lock()
-            .and_then(|rx| rx.lane)
-            .or_else(|| s.tx.lock().and_then(|tx| tx.lane));
+    // Taken out under both locks: a lane is freed once, for its place may be another stream's a moment later.
+    let lane = {
+        let (tx, rx) = (s.tx.lock(), s.rx.lock());
+        let sent = tx.and_then(|mut tx| tx.lane.take());
+        rx.and_then(|mut rx| rx.lane.take()).or(sent)
+    };
+    s.view.hide_lane();
     if let Some(lane) = lane {
         lane.link.send(&Message::Close { lane: lane.id }, None);
         if let Some(link) = crate::link::memory::get(lane.link.index()) {

@@ -292,12 +292,6 @@ pub fn refused(s: &Stream, lane: LaneId) {
     release_if_done(s);
 }
 
-/// Whether a message about `lane` concerns what the stream has now.
-pub fn current(s: &Stream, lane: LaneId) -> bool {
-    s.rx.lock()
-        .is_some_and(|rx| rx.lane.is_some_and(|l| l.id == lane))
-}
-
 /// As [`give_up_unread`], for callers that cannot wait until each stream is back before the next one starts.
 pub fn start_back(s: &Stream, reason: Reason) {
     if s.mode() == Mode::Careful {

@@ -8,7 +8,7 @@ use crate::process::background;
 use crate::readiness;
 use crate::stats::{self, Direction, LinkKind, Reason};
 use crate::stream::Message;
-use crate::stream::{Position, SendState, Sender};
+use crate::stream::{NakReason, Position, SendState, Sender};
 use crate::sys::{self, Errno};
 use core::sync::atomic::Ordering::*;
 
@@ -198,6 +198,32 @@ pub fn may_hop(tx: &mut Tx) -> bool {
     true
 }
 
+/// What [`Stream::answer`] holds after a no: the sequence number as for a yes, and above it why.
+pub fn no(seq: u32, why: NakReason) -> u64 {
+    let reason = match why {
+        NakReason::Census => Reason::OtherProcess,
+        NakReason::Pinned => Reason::Refused,
+        NakReason::Closed => Reason::Draining,
+        NakReason::Overtaken | NakReason::Readers | NakReason::State | NakReason::Unknown(_) => {
+            Reason::ReaderBusy
+        }
+    };
+    (reason as u64) << ANSWER_BITS | u64::from(seq) << 2 | 2
+}
+
+/// Bits of an answer below the reason of a no.
+const ANSWER_BITS: u32 = 34;
+
+/// Why a hop was not made: the reason of a no, or that nobody answered.
+fn why_not(answer: u64) -> Reason {
+    if answer == 0 {
+        return Reason::HopTimeout;
+    }
+    Reason::from_code((answer >> ANSWER_BITS) as u8)
+        .filter(|r| *r != Reason::None)
+        .unwrap_or(Reason::ReaderBusy)
+}
+
 /// Tries to hop in front of data that begins with `first`: asks, waits a moment, and writes the token on a yes.
 pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
     let fd = s.fd();
@@ -230,7 +256,7 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
                 let _ = sys::poll(&mut [], Some(sys::span(HOP_NAP_NS)));
             }
             answer = s.answer.load(Acquire);
-            if answer >> 2 == u64::from(hop.seq)
+            if answer >> 2 & u64::from(u32::MAX) == u64::from(hop.seq)
                 || sys::now() - start > HOP_WAIT_NS
                 || lane.link.lost()
             {
@@ -255,11 +281,7 @@ pub fn try_hop(s: &Stream, tx: &mut Tx, first: u8) {
         tx.misses += 1;
         tx.hold = 1 << tx.misses.min(10);
         if tx.misses > MAX_MISSES {
-            s.stays_on_tcp(if answer != 0 {
-                Reason::ReaderBusy
-            } else {
-                Reason::HopTimeout
-            });
+            s.stays_on_tcp(why_not(answer));
         }
     }
     refresh(s, tx);
@@ -336,6 +358,7 @@ pub fn refresh(s: &Stream, tx: &Tx) {
         _ => {}
     }
     readiness::registration::carrier_changed(s);
+    super::watch::update(s);
 }
 
 /// The longest piece that is put into the ring before the peer is told: it may start to read while we copy on.

@@ -30,12 +30,7 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Hop `fd` back, never hop it again.
-    pub fn new(fd: c_int) -> Self {
-        Self::because(fd, Reason::PinnedCall)
-    }
-
-    /// As [`Pin::new`], for a reason that the statistics will show.
+    /// Hop `fd` back, never hop it again, for a reason that the statistics will show.
     pub fn because(fd: c_int, reason: Reason) -> Self {
         Pin {
             id: stream::of(fd).map(Stream::id),

@@ -189,7 +189,7 @@ pub struct Stream {
     pub ports: AtomicU32,
     /// What the kernel's sk_err would be: the errno that the next call reports, once. 0: none yet; negative: it was reported.
     error: AtomicI32,
-    /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no.
+    /// Answer to the last HOP: seq << 2 | 1 for yes, 2 for no; above it why not (`outgoing::no`).
     pub answer: AtomicU64,
     /// The sending direction.
     pub tx: Lock<Tx>,

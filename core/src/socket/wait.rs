@@ -4,7 +4,7 @@ use super::stream::Stream;
 use crate::calls::Wait;
 use crate::link::Lane;
 use crate::link::bell::Bell;
-use crate::sys;
+use crate::{stats, sys};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use libc::{c_int, pollfd};
 
@@ -141,6 +141,16 @@ impl Sleep {
     pub fn woke(&mut self, result: c_int, errno: c_int) {
         let ends = errno == libc::EINTR || errno == libc::ERESTART && self.deadline.is_some();
         self.interrupted = result < 0 && ends;
+        self.stream.with_record(|slot| {
+            if let Some(record) = stats::record(slot) {
+                let flow = if self.what == For::Receive {
+                    &record.rx
+                } else {
+                    &record.tx
+                };
+                flow.sleeps.add(1);
+            }
+        });
         self.stop();
     }
 

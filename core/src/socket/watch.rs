@@ -5,8 +5,8 @@ use super::stream::{Mode, Stream, flag};
 use crate::process::background;
 use core::sync::atomic::Ordering::*;
 
-/// Bit of [`Stream::watched`]: the socket is in the background thread's epoll.
-const REGISTERED: u32 = 1 << 31;
+/// Bit of [`Stream::watched`]: the socket is in the background thread's epoll. None of epoll's own.
+const REGISTERED: u32 = 1 << 27;
 
 /// After a change of the receiving direction.
 pub fn update(s: &Stream) {
@@ -20,13 +20,14 @@ pub fn update_with(s: &Stream, owed: bool) {
     let tx = s.view.tx.load(Acquire) & (flag::LANE | flag::BETWEEN) != 0;
     let mut events = 0u32;
     if s.mode() == Mode::Careful {
-        if rx {
+        // Also where only what we send has left TCP: whoever waits for both directions does so at a bell of ours.
+        if rx || tx {
             events |= (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
         }
         if owed {
             events |= libc::EPOLLOUT as u32;
         }
-        if tx || events != 0 {
+        if events != 0 {
             events |= libc::EPOLLET as u32;
         }
     }

@@ -23,6 +23,6 @@ pub use layout::{
 };
 pub use reason::Reason;
 pub use writer::{
-    Slot, close_stream, counters, descriptor, forked, hopped, hopped_back, open_stream, record,
-    stays_on_tcp,
+    Slot, close_stream, counters, descriptor, forked, hopped, hopped_back, moved, note,
+    open_stream, record, stays_on_tcp,
 };

@@ -91,9 +91,23 @@ pub fn counters() -> &'static ProcessCounters {
     segment().map_or(&UNSEEN, |segment| &segment.process)
 }
 
+/// Counts for the process, if there is a segment: making one takes a descriptor, for a moment a low one, which the background
+/// thread must not do behind the program's back.
+#[inline]
+pub fn note(count: impl FnOnce(&'static ProcessCounters)) {
+    if let Some(segment) = existing() {
+        count(&segment.process);
+    }
+}
+
 /// The descriptor of the segment, which the program must not close by sweeping over descriptors that are not its own.
 pub fn descriptor() -> Option<c_int> {
     Some(FD.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
+}
+
+/// One of our descriptors has another number.
+pub fn moved(fd: c_int, new: c_int) {
+    crate::process::renumber(&FD, fd, new);
 }
 
 /// For the child after fork, before it does anything else with streams: what it counts from now on is its own. Slots
@@ -103,6 +117,7 @@ pub fn forked() {
     FREE.store(0, Ordering::Relaxed);
     if let Some(fd) = descriptor() {
         FD.store(-1, Ordering::Relaxed);
+        crate::table::clear(fd);
         sys::close(fd);
     }
     let segment = SEGMENT.load(Ordering::Relaxed);
@@ -188,6 +203,7 @@ fn map_segment() -> Option<&'static Segment> {
     }
     header.magic.store(MAGIC, Ordering::Release);
     FD.store(fd, Ordering::Relaxed);
+    crate::table::set_internal(fd);
     SEGMENT.store(address.cast(), Ordering::Release);
     Some(segment)
 }

@@ -55,7 +55,7 @@ const SEALS: usize = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEA
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Whether another arena would stay within `RSOCK_MEMORY_LIMIT`.
-pub fn within_limit(ring: u64) -> bool {
+fn within_limit(ring: u64) -> bool {
     MADE.load(Relaxed) + size(ring) <= crate::policy::MEMORY_LIMIT.get()
 }
 
@@ -80,11 +80,15 @@ pub fn create(ring: u64) -> sys::Result<i32> {
 static RECYCLED: Lock<[(u64, usize, [usize; 64]); 4]> = Lock::new([(0, 0, [0; 64]); 4]);
 
 impl Arena {
-    /// Maps a memfd from a peer or of our own. A peer's must be sealed against shrinking and large enough (EPROTO).
+    /// Maps a memfd from a peer or of our own. A peer's must be sealed against shrinking and large enough (EPROTO). ENOMEM beyond
+    /// `RSOCK_MEMORY_LIMIT`.
     pub fn map(fd: i32, ring: u64) -> sys::Result<Arena> {
         let seals = sys::fcntl(fd, libc::F_GET_SEALS, 0)?;
         if seals & libc::F_SEAL_SHRINK as usize == 0 || sys::file_size(fd)? < size(ring) {
             return Err(Errno(libc::EPROTO));
+        }
+        if !within_limit(ring) {
+            return Err(Errno(libc::ENOMEM));
         }
         let len = size(ring) as usize;
         let recycled = RECYCLED.lock().and_then(|mut all| {
@@ -172,12 +176,6 @@ impl Arena {
                 self.ring,
             )
         }
-    }
-
-    /// The file range of a lane's rings, to give idle pages back.
-    pub fn ring_range(ring: u64, slot: u32) -> (u64, u64) {
-        let rings = (HEAD + LANES as usize * 2 * CURSORS_SIZE).next_multiple_of(4096) as u64;
-        (rings + slot as u64 * 2 * ring, 2 * ring)
     }
 
     /// As a plain address, to be kept in an atomic.

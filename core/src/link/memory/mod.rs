@@ -13,7 +13,7 @@ use super::{Lane, Link};
 use crate::slab::Slab;
 use crate::stream::{LaneId, MAX_MESSAGE, Message};
 use crate::sys::{self, Errno, lock::Lock};
-use crate::table;
+use crate::{stats, table};
 use arena::{Arena, LANES, Side};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
@@ -92,6 +92,15 @@ pub fn get(index: usize) -> Option<&'static MemoryLink> {
 /// All links that are in use.
 pub fn all() -> impl Iterator<Item = &'static MemoryLink> {
     LINKS.iter().filter(|l| l.state.load(Acquire) != FREE)
+}
+
+/// One of our descriptors has another number.
+pub fn moved(fd: i32, new: i32) {
+    for link in all() {
+        for slot in link.peer_bells.iter().chain([&link.fd]) {
+            crate::process::renumber(slot, fd, new);
+        }
+    }
 }
 
 impl MemoryLink {
@@ -177,6 +186,7 @@ impl MemoryLink {
         match link.greeted(hello) {
             Ok(()) => {
                 link.state.store(OPEN, Release);
+                stats::note(|c| c.links.add(1));
                 Ok(link)
             }
             Err(e) => {
@@ -201,15 +211,23 @@ impl MemoryLink {
         let mapped = Arena::map(memfd, ring);
         sys::close(memfd);
         self.arenas[0].store(mapped?.address(), Release);
-        self.set_bell(0, hello.take_fd(1).ok_or(BAD)?);
+        self.set_bell(0, hello.take_fd(1).ok_or(BAD)?)?;
         self.pid
             .store(wire::peer(self.fd.load(Relaxed))?.0, Release);
         let bell = Bell::BACKGROUND.fd().ok_or(Errno(libc::EMFILE))?;
         wire::send(self.fd.load(Relaxed), &[b'h', VERSION], &[bell])
     }
 
-    fn set_bell(&self, index: usize, fd: i32) {
-        let Ok(high) = sys::move_high(fd) else { return };
+    /// Takes the descriptor that the peer passed for one of its bells. EPROTO for what could keep a thread that rings it, or be
+    /// harmed by it: anything but an anonymous inode that does not block. (The peer may still make its own eventfd block later, and
+    /// fill it: see Security in docs/operations.md.)
+    fn set_bell(&self, index: usize, fd: i32) -> sys::Result<()> {
+        let flags = sys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+        if flags & libc::O_NONBLOCK == 0 || !sys::anonymous(fd) {
+            sys::close(fd);
+            return Err(Errno(libc::EPROTO));
+        }
+        let high = sys::move_high(fd)?;
         table::set_internal(high);
         let old = self.peer_bells[index].swap(high, AcqRel);
         if old >= 0 {
@@ -220,6 +238,7 @@ impl MemoryLink {
         if self.owed.fetch_and(!bit, AcqRel) & bit != 0 {
             bell::ring_fd(high);
         }
+        Ok(())
     }
 
     /// Its Unix socket, for the background thread's epoll.
@@ -376,6 +395,7 @@ impl MemoryLink {
             }
             if fd >= 0 {
                 bell::ring_fd(fd);
+                stats::note(|c| c.doorbells.add(1));
             }
         }
     }
@@ -406,12 +426,13 @@ impl MemoryLink {
                             "memory link to process {}: bad packet ({e:?}), giving the link up",
                             self.pid.load(Relaxed)
                         );
-                        self.lose();
+                        self.fail();
                     }
                 }
                 Err(Errno(libc::EAGAIN)) => break,
                 Err(Errno(libc::EINTR)) => {}
-                Err(_) => self.lose(),
+                Err(Errno(libc::ENOTCONN | libc::ECONNRESET)) => self.lose(),
+                Err(_) => self.fail(),
             }
         }
         drop(reading);
@@ -426,9 +447,10 @@ impl MemoryLink {
         let result = match (packet.bytes(), self.state.load(Relaxed)) {
             ([b'h', VERSION], GREETING) if self.initiator() => match fd.take() {
                 Some(bell) => {
-                    self.set_bell(0, bell);
+                    self.set_bell(0, bell)?;
                     self.pid.store(wire::peer(self.fd())?.0, Release);
                     self.state.store(OPEN, Release);
+                    stats::note(|c| c.links.add(1));
                     handler(self, Event::Ready);
                     Ok(())
                 }
@@ -437,20 +459,21 @@ impl MemoryLink {
             ([b'A', index], OPEN) if !self.initiator() => {
                 match (self.arenas.get(*index as usize), &fd) {
                     (Some(slot), Some(memfd)) if slot.load(Relaxed).is_null() => {
-                        slot.store(
-                            Arena::map(*memfd, self.ring.load(Relaxed))?.address(),
-                            Release,
-                        );
-                        Ok(())
+                        match Arena::map(*memfd, self.ring.load(Relaxed)) {
+                            Ok(arena) => {
+                                slot.store(arena.address(), Release);
+                                Ok(())
+                            }
+                            // Lanes in it will be refused for want of memory.
+                            Err(Errno(libc::ENOMEM)) => Ok(()),
+                            Err(e) => Err(e),
+                        }
                     }
                     _ => Err(BAD),
                 }
             }
             ([b'B', index @ 0..64], OPEN) => match fd.take() {
-                Some(bell) => {
-                    self.set_bell(*index as usize, bell);
-                    Ok(())
-                }
+                Some(bell) => self.set_bell(*index as usize, bell),
                 None => Err(BAD),
             },
             ([b'M', bytes @ ..], OPEN) => match Message::decode(bytes) {
@@ -466,6 +489,12 @@ impl MemoryLink {
             sys::close(fd);
         }
         result
+    }
+
+    /// [`MemoryLink::lose`] because something went wrong; not because the peer ended.
+    pub fn fail(&'static self) {
+        stats::note(|c| c.links_lost.add(1));
+        self.lose();
     }
 
     /// Gives the link up: the peer notices, all its streams are told to resume on TCP.

@@ -20,6 +20,7 @@ def run(t):
 global
     maxconn 2000
     nbthread 2
+    insecure-fork-wanted
     {identity}
 defaults
     timeout connect 5s

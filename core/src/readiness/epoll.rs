@@ -220,21 +220,28 @@ impl EpollWait {
         self.without_bell(i, from, got.unwrap_or(0))
     }
 
-    /// Reports what is there. Busy lanes must not starve the instance's other descriptors, which are looked at first when it
-    /// is their turn: in the other order a stream that goes back to TCP in between would be reported twice.
-    fn first_look(&mut self, i: &Instance) -> usize {
-        let mut n = 0;
-        if i.owed.swap(false, Relaxed) {
-            let max = self.max;
-            self.max = max.div_ceil(2);
-            n = self.kernel_now(i, 0);
-            self.max = max;
+    /// Reports what is there. Busy lanes must not starve the instance's other descriptors. A stream that goes back to TCP in
+    /// between is in both parts, and one event.
+    fn first_look(&self, i: &Instance) -> usize {
+        let n = self.scan(i, 0);
+        if n == 0 || sys::now() - i.looked.load(Relaxed) < KERNEL_EVERY_NS {
+            return n;
         }
-        let ours = if n < self.max { self.scan(i, n) } else { 0 };
-        if ours > 0 && n == 0 && sys::now() - i.looked.load(Relaxed) >= KERNEL_EVERY_NS {
-            i.owed.store(true, Relaxed);
+        let more = self.kernel_now(i, n);
+        let mut kept = n;
+        for at in n..n + more {
+            // SAFETY: the kernel has just written it, as we and it have those in front of it.
+            let event = |at: usize| unsafe { self.events.add(at).read_unaligned() };
+            let (bits, data) = (event(at).events, event(at).u64);
+            match (0..n).find(|other| event(*other).u64 == data) {
+                Some(other) => self.put(other, event(other).events | bits, data),
+                None => {
+                    self.put(kept, bits, data);
+                    kept += 1;
+                }
+            }
         }
-        n + ours
+        kept
     }
 
     /// Whether the kernel has reported something under this data in front of `to`: then it may be the same registration.

@@ -35,8 +35,6 @@ pub struct Instance {
     pub spin: Score,
     /// Counts the scans of its list.
     pub turn: AtomicU64,
-    /// The kernel's part is to be looked at before the lanes.
-    pub owed: AtomicBool,
     /// When the kernel's part was looked at last (ns).
     pub looked: AtomicU64,
     /// When streams between carriers were looked at last (ns).
@@ -84,7 +82,6 @@ pub fn made(fd: i32) {
         sleepers: AtomicU32::new(0),
         spin: Score::new(),
         turn: AtomicU64::new(0),
-        owed: AtomicBool::new(false),
         looked: AtomicU64::new(0),
         looked_slowly: AtomicU64::new(0),
         inner: Lock::new(Inner { first: 0, count: 0 }),

@@ -76,6 +76,9 @@ fn control(s: &Stream, rx: &mut Rx, bytes: &[u8]) {
             close_lane(rx);
         }
         Ok(ControlSeen::Resumed) => {
+            if s.reason.load(Relaxed) == Reason::NotAskedYet as u8 {
+                s.reason.store(Reason::PeerReturned as u8, Relaxed);
+            }
             debug!(
                 "stream {}: the peer went back to TCP at byte {}",
                 s.fd(),

@@ -60,6 +60,7 @@ reasons! {
     24 Draining "draining" "the stream is closing",
     25 Internal "internal" "rsock met an error of its own (see its log)",
     26 Stalled "stalled" "the peer did not read for a while, and TCP buffers more than a ring",
+    27 PeerReturned "peer-returned" "the peer went back to TCP (it closes, or its program made a call that only TCP can serve)",
 }
 
 impl Reason {

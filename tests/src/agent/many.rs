@@ -6,6 +6,7 @@ use super::{Args, Done, End, Reply, bytes, number};
 use libc::{c_int, pollfd, sockaddr_storage, socklen_t};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// All of `bytes`, through short counts.
 fn put(fd: c_int, bytes: &[u8]) -> Result<(), String> {
@@ -296,18 +297,32 @@ fn grown(last: &AtomicU64, now: u64, allowed: u64) -> Reply {
     .with("now", now)
 }
 
-/// `grown PAGES DESCRIPTORS`: the resident set and the number of all descriptors, compared with the last time.
+/// How many descriptors are open.
+fn open_descriptors() -> Result<u64, String> {
+    let entries = std::fs::read_dir("/proc/self/fd").map_err(|problem| problem.to_string())?;
+    Ok(entries.count() as u64)
+}
+
+/// `grown PAGES DESCRIPTORS`: the resident set and the number of all descriptors, compared with the last time. Closed
+/// streams that rsock still ends in the background get some seconds for it.
 fn resources(args: &Args) -> Result<Reply, String> {
     static PAGES: AtomicU64 = AtomicU64::new(u64::MAX);
     static DESCRIPTORS: AtomicU64 = AtomicU64::new(u64::MAX);
+    let (allowed_pages, allowed_descriptors) = (args.number(0)?, args.number(1)?);
+    let wanted = DESCRIPTORS
+        .load(Ordering::Relaxed)
+        .saturating_add(allowed_descriptors);
+    let began = Instant::now();
+    let mut open = open_descriptors()?;
+    while open > wanted && began.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(50));
+        open = open_descriptors()?;
+    }
     let status =
         std::fs::read_to_string("/proc/self/statm").map_err(|problem| problem.to_string())?;
     let pages = number(status.split_whitespace().nth(1).unwrap_or_default())?;
-    let open = std::fs::read_dir("/proc/self/fd")
-        .map_err(|problem| problem.to_string())?
-        .count() as u64;
-    let memory = grown(&PAGES, pages, args.number(0)?);
-    let descriptors = grown(&DESCRIPTORS, open, args.number(1)?);
+    let memory = grown(&PAGES, pages, allowed_pages);
+    let descriptors = grown(&DESCRIPTORS, open, allowed_descriptors);
     let text = format!("memory {} descriptors {}", memory.text, descriptors.text);
     Ok(Reply::text(text).with("pages", pages).with("open", open))
 }

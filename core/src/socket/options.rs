@@ -194,11 +194,16 @@ pub fn unread(s: &Stream) -> Option<u64> {
 /// Bytes of the program that TCP holds, and those on the lane behind a token that cannot be read before them.
 pub fn in_tcp(s: &Stream, rx: &Rx) -> u64 {
     let limit = rx.engine.tcp_limit();
-    if limit == 0 {
+    let skip = rx.engine.to_skip();
+    if limit == 0 && skip == 0 {
         return 0;
     }
     // No number, no bytes: the socket is gone.
     let queued = sys::ioctl_int(s.fd(), libc::FIONREAD).map_or(0, |n| n.max(0) as u64);
+    if skip > 0 {
+        // What the ring still holds comes first; TCP's copy of it does not count, what follows does.
+        return queued.saturating_sub(skip);
+    }
     let behind = match (&rx.lane, rx.engine.state()) {
         (Some(lane), RecvState::HopSeen) if queued >= limit.saturating_add(TOKEN_LEN as u64) => {
             let read = rx.engine.position() + rx.engine.pushback().len() as u64;

@@ -117,8 +117,9 @@ pub fn slow(s: &Stream) -> u32 {
         } else if least > 1 {
             let size = rx.lane.map_or(u64::MAX, |l| most(l.input.0.size()));
             let behind = options::in_tcp(s, &rx);
-            let last = rx.engine.tcp_limit() == u64::MAX && kernel & RDHUP != 0
-                || rx.engine.finished() && held > 0;
+            // TCP's end is an end to waiting for more, once what it carries is the program's again.
+            let back = matches!(rx.engine.state(), RecvState::Raw | RecvState::Skip);
+            let last = back && kernel & RDHUP != 0 || rx.engine.finished() && held > 0;
             bits |= if last || held + behind >= least.min(size) {
                 IN
             } else {

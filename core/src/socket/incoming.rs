@@ -164,6 +164,9 @@ fn ended(s: &Stream, rx: &mut Rx) {
     if unread {
         // A dead peer's kernel would have reset the connection for what its program had not read: so do we.
         outgoing::abort(s.fd());
+        // The kernel keeps an error too (tcp_disconnect): it is told once, by us.
+        let _ = sys::getsockopt(s.fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0i32);
+        s.note_error(libc::ECONNRESET);
         s.view.tx.fetch_or(flag::LOOK, AcqRel);
     }
     if rx.engine.state() == RecvState::Dead {

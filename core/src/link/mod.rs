@@ -5,6 +5,7 @@
 //! a queue pair posts work requests. The stream engine never sees the difference.
 
 pub mod bell;
+pub mod doorbell;
 pub mod memory;
 pub mod ring;
 pub mod verbs;

@@ -3,7 +3,7 @@
 //! The writer owns `published`, the reader owns `consumed`; each reads the other's word and never trusts it. A word that
 //! the peer can write is checked by the stream engine before it becomes a length. Whoever wants to sleep puts its doorbell
 //! into `reader_bells` or `writer_bells`, arms it on the link, and looks at the cursor once more; whoever moves a cursor
-//! looks at the armed doorbells after it. Both steps are sequentially consistent, so one of the two always sees the other.
+//! looks at the armed doorbells after it. One of the two always sees the other: `doorbell.rs`, which is model-checked.
 
 use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};

@@ -5,7 +5,7 @@ use super::pin::Pin;
 use super::stream::{self, Mode, Rx, Stream, flag};
 use crate::calls::Next;
 use crate::stats::Reason;
-use crate::stream::{RecvState, SendState, TOKEN_LEN, TcpRead};
+use crate::stream::{RecvState, SendState, TOKEN_LEN};
 use crate::sys;
 use core::sync::atomic::Ordering::*;
 use libc::{c_int, c_void, socklen_t};
@@ -194,18 +194,15 @@ pub fn unread(s: &Stream) -> Option<u64> {
 /// Bytes of the program that TCP holds, and those on the lane behind a token that cannot be read before them.
 pub fn in_tcp(s: &Stream, rx: &Rx) -> u64 {
     let limit = rx.engine.tcp_limit();
-    let again = match (rx.engine.state(), rx.engine.tcp_read()) {
-        (RecvState::Skip, TcpRead::Skip { max }) => max,
-        _ => 0,
-    };
-    if limit == 0 && again == 0 {
+    let skip = rx.engine.to_skip();
+    if limit == 0 && skip == 0 {
         return 0;
     }
     // No number, no bytes: the socket is gone.
     let queued = sys::ioctl_int(s.fd(), libc::FIONREAD).map_or(0, |n| n.max(0) as u64);
-    if again > 0 {
-        // What lies behind TCP's copy of the bytes that the lane has.
-        return queued.saturating_sub(again);
+    if skip > 0 {
+        // What the ring still holds comes first; TCP's copy of it does not count, what follows does.
+        return queued.saturating_sub(skip);
     }
     let behind = match (&rx.lane, rx.engine.state()) {
         (Some(lane), RecvState::HopSeen) if queued >= limit.saturating_add(TOKEN_LEN as u64) => {

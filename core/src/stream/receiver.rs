@@ -236,6 +236,11 @@ impl Receiver {
         }
     }
 
+    /// How many of the bytes that TCP holds unread, from the first, the lane had brought before (`Skip`).
+    pub fn to_skip(&self) -> u64 {
+        self.skip
+    }
+
     /// How many of the bytes that TCP holds unread at most are the program's; control bytes lie behind them.
     pub fn tcp_limit(&self) -> u64 {
         match self.state {

@@ -8,6 +8,7 @@ pub mod arena;
 pub mod wire;
 
 use super::bell::{self, Bell};
+use super::doorbell;
 use super::ring::{RingReader, RingWriter};
 use super::{Lane, Link};
 use crate::slab::Slab;
@@ -382,8 +383,7 @@ impl MemoryLink {
     }
 
     #[cold]
-    fn ring_peer(&self, set: u64, armed: &AtomicU64) {
-        let mut hit = armed.fetch_and(!set, SeqCst) & set;
+    fn ring_peer(&self, mut hit: u64) {
         while hit != 0 {
             let index = hit.trailing_zeros() as usize;
             hit &= hit - 1;
@@ -400,15 +400,16 @@ impl MemoryLink {
         }
     }
 
+    /// Moves a cursor that the peer may sleep on.
     #[inline]
-    fn wake(&self, waiting: u64) {
-        if waiting != 0
-            && let Some(armed) = self.armed(self.side().other())
-        {
-            let hit = armed.load(SeqCst) & waiting;
-            if hit != 0 {
-                self.ring_peer(hit, armed);
-            }
+    fn move_cursor(&self, cursor: &AtomicU64, to: u64, waiting: &AtomicU64) {
+        let Some(armed) = self.armed(self.side().other()) else {
+            cursor.store(to, Release);
+            return;
+        };
+        let due = doorbell::publish(cursor, to, waiting, armed);
+        if due != 0 {
+            self.ring_peer(due);
         }
     }
 
@@ -568,9 +569,7 @@ impl Link for MemoryLink {
     #[inline]
     fn publish(&self, out: &RingWriter, to: u64) {
         let c = out.0.cursors();
-        // A full fence between the store and the look at the bells: see ring.rs.
-        c.published.swap(to, SeqCst);
-        self.wake(c.reader_bells.load(SeqCst));
+        self.move_cursor(&c.published, to, &c.reader_bells);
     }
 
     #[inline]
@@ -581,8 +580,7 @@ impl Link for MemoryLink {
         if from / quarter == to / quarter {
             c.consumed.store(to, Release);
         } else {
-            c.consumed.swap(to, SeqCst);
-            self.wake(c.writer_bells.load(SeqCst));
+            self.move_cursor(&c.consumed, to, &c.writer_bells);
         }
     }
 
@@ -609,13 +607,13 @@ impl Link for MemoryLink {
         let Some(armed) = self.armed(self.side()) else {
             return false;
         };
-        armed.fetch_or(bell.bit(), SeqCst);
+        doorbell::arm(armed, bell.bit());
         true
     }
 
     fn disarm(&self, bell: Bell) {
         if let Some(armed) = self.armed(self.side()) {
-            armed.fetch_and(!bell.bit(), SeqCst);
+            doorbell::disarm(armed, bell.bit());
         }
     }
 

@@ -82,6 +82,9 @@ fn a_process_and_its_streams_are_shown() {
         head.contains("2 streams now (1 on lanes), 2 ever"),
         "{head}"
     );
+    // Other processes of this host may have such descriptors too.
+    let (stdout, _, code) = status(&[&pid.to_string()]);
+    assert_eq!(code, Some(0));
     let row = |fd: &str| {
         // Other processes with such descriptors may run on the machine: only what follows our own head line.
         let line = stdout

@@ -86,8 +86,10 @@ fn a_process_and_its_streams_are_shown() {
     let (stdout, _, code) = status(&[&pid.to_string()]);
     assert_eq!(code, Some(0));
     let row = |fd: &str| {
+        // Other processes with such descriptors may run on the machine: only what follows our own head line.
         let line = stdout
             .lines()
+            .skip_while(|line| !line.starts_with(&format!("{pid} ")))
             .find(|line| line.trim_start().starts_with(fd));
         line.expect("a row")
             .split_whitespace()

@@ -300,6 +300,10 @@ pub fn shutdown(fd: c_int, how: c_int) -> Next<c_int> {
         // Linux: what is there may still be read, then comes the end. The kernel is told when it has no control bytes for us
         // any more.
         rx.engine.shut();
+        if rx.engine.state() == RecvState::Raw {
+            // No hop will be agreed to any more, so the kernel may be told at once.
+            rx.engine.freeze();
+        }
         s.shut_receive.store(true, Release);
         incoming::pump(s, &mut rx);
     }

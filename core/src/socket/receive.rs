@@ -464,6 +464,8 @@ impl Receive {
                 cursor.advance(n);
                 Got::Bytes(n, n as u64 == max)
             }
+            // The kernel hears of shutdown(SHUT_RD) late.
+            Err(Errno(libc::EAGAIN)) if rx.engine.is_shut() => Got::End,
             Err(Errno(libc::EAGAIN)) => Got::Nothing(From::Tcp),
             Err(e) => self.tcp_failed(s, rx, e),
         }
@@ -479,6 +481,8 @@ impl Receive {
                 Got::Again
             }
             Ok(_) => Got::Bytes(0, false),
+            // The kernel hears of shutdown(SHUT_RD) late.
+            Err(Errno(libc::EAGAIN)) if rx.engine.is_shut() => Got::End,
             Err(Errno(libc::EAGAIN)) => Got::Nothing(From::Tcp),
             Err(e) => self.tcp_failed(s, rx, e),
         }

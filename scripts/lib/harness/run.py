@@ -275,5 +275,6 @@ def _status(code: int) -> str:
 
 
 def _tail(data: bytes, lines: int = 6) -> str:
-    text = " | ".join(data.decode(errors="replace").strip().splitlines()[-lines:])
+    text = " | ".join(data.decode("ascii", errors="replace").strip().splitlines()[-lines:])
+    text = "".join(letter if letter.isascii() and letter.isprintable() else "." for letter in text)
     return text[-600:] or "(no output)"

@@ -287,22 +287,18 @@ impl Poll {
         // Of a stream that hopped meanwhile the kernel saw control bytes: ours is the right answer.
         let fds = self.program();
         let mut n = 0;
-        let mut changed = false;
         for p in fds.iter_mut() {
             if let Some(s) = ours(p.fd) {
                 p.revents = revents(s, p.events);
-                changed = true;
             } else if let Some(i) = nested(p.fd).filter(|_| p.revents != 0) {
                 // Its bell also rings for what is nothing to report.
                 i.settle();
                 p.revents = sys::poll_now(p.fd, p.events);
-                changed = true;
-            } else {
-                changed |= careful(p.fd) && p.revents == 0;
             }
             n += c_int::from(p.revents != 0);
         }
-        if n > 0 || !changed || self.remaining().is_some_and(|t| sys::nanoseconds(t) == 0) {
+        // Also a sleep of ours that was shorter than the program's time-out (without a bell) is no time-out.
+        if n > 0 || self.remaining().is_some_and(|t| sys::nanoseconds(t) == 0) {
             return self.answer(n);
         }
         self.step()

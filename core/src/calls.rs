@@ -223,9 +223,6 @@ pub fn before_fork() {
     fork::before();
 }
 
-/// In the parent.
-pub fn after_fork_parent() {}
-
 /// In the child: only flags and raw system calls.
 pub fn after_fork_child() {
     fork::in_child();

@@ -45,7 +45,7 @@ unsafe extern "C" fn start(_: c_int, _: Strings, environment: Strings) {
         if environ.is_null() {
             environ = environment;
         }
-        libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+        libc::pthread_atfork(Some(before_fork), None, Some(in_child));
         __cxa_atexit(at_exit, null_mut(), null_mut());
     }
     if panic::catch_unwind(calls::start).is_ok() {
@@ -80,10 +80,6 @@ fn resolve() {
 
 extern "C" fn before_fork() {
     note(calls::before_fork);
-}
-
-extern "C" fn in_parent() {
-    note(calls::after_fork_parent);
 }
 
 extern "C" fn in_child() {

@@ -3,8 +3,7 @@
 use super::outgoing;
 use super::stream::{Mode, NOTHING, Rx, Stream, flag};
 use crate::log::{debug, warn};
-use crate::readiness;
-use crate::stats::{self, Direction, LinkKind, Reason};
+use crate::stats::{Direction, Reason};
 use crate::stream::Message;
 use crate::stream::{ControlSeen, PeerFate, Receiver, RecvState, TcpRead};
 use crate::sys::{self, Errno};
@@ -230,31 +229,7 @@ pub fn refresh(s: &Stream, rx: &Rx) {
         _ => &raw const NOTHING,
     };
     s.view.published.store(published.cast_mut(), Release);
-    let mut old = s.view.rx.load(Acquire);
-    while let Err(now) =
-        s.view
-            .rx
-            .compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire)
-    {
-        old = now;
-    }
-    if old & !flag::LOOK == new {
-        return;
-    }
-    s.view.change.fetch_add(1, AcqRel);
-    match (old & flag::LANE, new & flag::LANE) {
-        (0, 1) => s.with_record(|slot| {
-            let pid = rx.lane.as_ref().map_or(0, |l| l.link.peer_pid());
-            stats::hopped(slot, Direction::Receive, LinkKind::Memory, pid);
-        }),
-        (1, 0) => {
-            let reason = Reason::from_code(s.reason.load(Relaxed)).unwrap_or(Reason::Internal);
-            s.with_record(|slot| stats::hopped_back(slot, Direction::Receive, reason));
-        }
-        _ => {}
-    }
-    readiness::registration::carrier_changed(s);
-    super::watch::update(s);
+    super::carrier::mirror(s, &s.view.rx, new, Direction::Receive, rx.lane.as_ref());
 }
 
 /// What has to follow a [`pump`] once its lock is free: the sending direction goes back too, lanes nobody needs are released.

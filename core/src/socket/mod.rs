@@ -3,6 +3,7 @@
 //! [`receive`] and [`send`] are the data path; [`incoming`] and [`outgoing`] keep the two directions under their locks;
 //! [`lanes`] opens and gives up lanes as the link and the program demand.
 
+pub mod carrier;
 pub mod census;
 pub mod close;
 pub mod incoming;

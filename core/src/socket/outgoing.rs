@@ -5,8 +5,7 @@ use crate::link::{Link, bell, memory};
 use crate::log::debug;
 use crate::policy;
 use crate::process::background;
-use crate::readiness;
-use crate::stats::{self, Direction, LinkKind, Reason};
+use crate::stats::{Direction, Reason};
 use crate::stream::Message;
 use crate::stream::{NakReason, Position, SendState, Sender};
 use crate::sys::{self, Errno};
@@ -334,31 +333,7 @@ pub fn refresh(s: &Stream, tx: &Tx) {
         _ => &raw const NOTHING,
     };
     s.view.consumed.store(consumed.cast_mut(), Release);
-    let mut old = s.view.tx.load(Acquire);
-    while let Err(now) =
-        s.view
-            .tx
-            .compare_exchange_weak(old, new | old & flag::LOOK, AcqRel, Acquire)
-    {
-        old = now;
-    }
-    if old & !flag::LOOK == new {
-        return;
-    }
-    s.view.change.fetch_add(1, AcqRel);
-    match (old & flag::LANE, new & flag::LANE) {
-        (0, 1) => s.with_record(|slot| {
-            let pid = tx.lane.as_ref().map_or(0, |l| l.link.peer_pid());
-            stats::hopped(slot, Direction::Transmit, LinkKind::Memory, pid);
-        }),
-        (1, 0) => {
-            let reason = Reason::from_code(s.reason.load(Relaxed)).unwrap_or(Reason::Internal);
-            s.with_record(|slot| stats::hopped_back(slot, Direction::Transmit, reason));
-        }
-        _ => {}
-    }
-    readiness::registration::carrier_changed(s);
-    super::watch::update(s);
+    super::carrier::mirror(s, &s.view.tx, new, Direction::Transmit, tx.lane.as_ref());
 }
 
 /// The longest piece that is put into the ring before the peer is told: it may start to read while we copy on.
